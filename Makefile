@@ -1,0 +1,48 @@
+# What people type. Every target works from a fresh clone with Python >= 3.11.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
+
+.PHONY: install run check fix test conformance bench docs clean
+
+install: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+$(DEV_STAMP): $(STAMP) requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	touch $@
+
+run: install
+	$(BIN)/odradek serve
+
+check: $(DEV_STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fix: $(DEV_STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: $(DEV_STAMP)
+	$(BIN)/pytest -m "not slow"
+
+conformance: $(DEV_STAMP)
+	$(BIN)/pytest tests/conformance
+
+bench: $(DEV_STAMP)
+	$(BIN)/python -m tests.bench
+
+docs: $(DEV_STAMP)
+	$(BIN)/python -m tests.support.generate_docs
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

@@ -1,0 +1,1 @@
+"""Command line, supervisor and (later) the Django project of the appliance."""

@@ -1,0 +1,1 @@
+"""Words that every broker package uses. Imports nothing of ours but ``clock``."""

@@ -1,0 +1,1 @@
+"""Dashboard side: speaks to the broker over the Kafka protocol only."""
