@@ -39,8 +39,16 @@ def fetch_jars() -> Path:
             partial = libs.with_name(f"{libs.name}.{os.getpid()}.partial")
             try:
                 subprocess.run(
-                    ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
-                    + ["-DincludeScope=runtime", f"-DoutputDirectory={partial}"],
+                    [
+                        "mvn",
+                        "-q",
+                        "-B",
+                        "-f",
+                        str(POM),
+                        "dependency:copy-dependencies",
+                        "-DincludeScope=runtime",
+                        f"-DoutputDirectory={partial}",
+                    ],
                     check=True,
                     stdin=subprocess.DEVNULL,
                     capture_output=True,

@@ -62,10 +62,23 @@ def compress(codec: int, data: bytes, *, xerial: bool = True) -> bytes:
         raw = bytes(cramjam.snappy.compress_raw(data))
         return _XERIAL + struct.pack(">i", len(raw)) + raw if xerial else raw
     if codec == LZ4:
-        return bytes(cramjam.lz4.compress(data))
+        return _lz4_frame(data)
     if codec == ZSTD:
         return bytes(cramjam.zstd.compress(data))
     return data
+
+
+def _lz4_frame(data: bytes) -> bytes:
+    """Independent blocks of 64 KiB: Kafka's reader refuses frames whose blocks are linked."""
+    out = bytearray(b"\x04\x22\x4d\x18\x60\x40\x82")
+    for start in range(0, len(data), 65536):
+        plain = data[start : start + 65536]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            out += struct.pack("<I", len(block)) + block
+        else:
+            out += struct.pack("<I", len(plain) | 1 << 31) + plain
+    return bytes(out) + b"\0\0\0\0"
 
 
 def decompress(codec: int, data: bytes) -> bytes:

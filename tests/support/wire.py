@@ -20,7 +20,6 @@ import struct
 import types
 import typing
 import uuid
-from collections.abc import Iterable
 from typing import Any, Self
 
 from kio.index import load_entity_schema

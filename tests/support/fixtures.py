@@ -1,0 +1,82 @@
+"""Fixtures that start brokers. A conftest takes them by `from tests.support.fixtures import *`."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.apache import ApacheKafka
+from tests.support.odradek import OdradekBroker
+
+__all__ = [
+    "apache_kafka",
+    "broker",
+    "new_topic_name",
+    "odradek_broker",
+    "shared_apache",
+    "shared_odradek",
+    "start_odradek",
+]
+
+Broker = ApacheKafka | OdradekBroker
+
+
+@pytest.fixture(scope="session")
+def shared_apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    """One Apache Kafka for the whole run: use topic names of your own."""
+    with ApacheKafka(tmp_path_factory.mktemp("apache")) as kafka:
+        yield kafka
+        kafka.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_odradek(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OdradekBroker]:
+    """One broker of ours for the whole run: use topic names of your own. Its clean stop is part
+    of the judgement."""
+    with OdradekBroker(tmp_path_factory.mktemp("odradek")) as odradek:
+        yield odradek
+        odradek.stop()
+
+
+@pytest.fixture(params=["odradek", "apache"])
+def broker(request: pytest.FixtureRequest) -> Broker:
+    """The same script on both: Apache Kafka judges the test itself."""
+    found: Broker = request.getfixturevalue(f"shared_{request.param}")
+    return found
+
+
+@pytest.fixture
+def apache_kafka(tmp_path: Path) -> Iterator[ApacheKafka]:
+    """An Apache Kafka of the test's own, not yet started."""
+    kafka = ApacheKafka(tmp_path / "apache")
+    yield kafka
+    kafka.close()
+
+
+@pytest.fixture
+def odradek_broker(tmp_path: Path) -> Iterator[OdradekBroker]:
+    """A broker of ours for this test alone, started."""
+    with OdradekBroker(tmp_path / "odradek") as odradek:
+        yield odradek
+
+
+@pytest.fixture
+def start_odradek(tmp_path: Path) -> Iterator[Callable[..., OdradekBroker]]:
+    """Start brokers of ours with given properties: `start_odradek({"log.roll.ms": "1000"})`."""
+    started: list[OdradekBroker] = []
+
+    def start(properties: dict[str, str] | None = None, **options: Path) -> OdradekBroker:
+        one = OdradekBroker(tmp_path / f"odradek{len(started)}", properties, **options)
+        started.append(one)
+        return one.start()
+
+    yield start
+    for one in started:
+        one.close()
+
+
+@pytest.fixture
+def new_topic_name() -> Callable[[], str]:
+    """Topic names that nobody used before on a shared broker."""
+    return lambda: f"t-{uuid.uuid4().hex[:12]}"
