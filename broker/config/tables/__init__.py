@@ -1,0 +1,1 @@
+"""The rows of the broker table, one module for each subject."""

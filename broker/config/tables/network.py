@@ -1,0 +1,206 @@
+"""Broker settings: listeners, connections and requests."""
+
+from __future__ import annotations
+
+from broker.config.definition import (
+    ConfigKey,
+    ConfigType,
+    DistinctItems,
+    Importance,
+    Range,
+    Scope,
+)
+
+INT = ConfigType.INT
+LIST = ConfigType.LIST
+LONG = ConfigType.LONG
+STRING = ConfigType.STRING
+HIGH = Importance.HIGH
+LOW = Importance.LOW
+PER_BROKER = Scope.PER_BROKER
+CLUSTER_WIDE = Scope.CLUSTER_WIDE
+
+KEYS = (
+    ConfigKey(
+        "advertised.listeners",
+        LIST,
+        None,
+        "",
+        DistinctItems(may_be_empty=False, may_be_null=True),
+        importance=HIGH,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "connections.max.idle.ms",
+        LONG,
+        "600000",
+        "",
+        has_effect=True,
+    ),
+    ConfigKey(
+        "fetch.max.bytes",
+        INT,
+        "57671680",
+        "",
+        Range(1024),
+        has_effect=True,
+    ),
+    ConfigKey(
+        "fetch.purgatory.purge.interval.requests",
+        INT,
+        "1000",
+        "",
+    ),
+    ConfigKey(
+        "listener.security.protocol.map",
+        STRING,
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "",
+        importance=LOW,
+        scope=PER_BROKER,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "listeners",
+        LIST,
+        "PLAINTEXT://:9092",
+        "",
+        DistinctItems(may_be_empty=False),
+        importance=HIGH,
+        scope=PER_BROKER,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "max.connection.creation.rate",
+        INT,
+        "2147483647",
+        "",
+        Range(0),
+        scope=CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "max.connections",
+        INT,
+        "2147483647",
+        "",
+        Range(0),
+        scope=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "max.connections.per.ip",
+        INT,
+        "2147483647",
+        "",
+        Range(0),
+        scope=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "max.connections.per.ip.overrides",
+        STRING,
+        "",
+        "",
+        scope=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "max.incremental.fetch.session.cache.slots",
+        INT,
+        "1000",
+        "",
+        Range(0),
+        has_effect=True,
+    ),
+    ConfigKey(
+        "num.io.threads",
+        INT,
+        "8",
+        "",
+        Range(1),
+        importance=HIGH,
+        scope=CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "num.network.threads",
+        INT,
+        "3",
+        "",
+        Range(1),
+        importance=HIGH,
+        scope=CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "producer.purgatory.purge.interval.requests",
+        INT,
+        "1000",
+        "",
+    ),
+    ConfigKey(
+        "queued.max.request.bytes",
+        LONG,
+        "-1",
+        "",
+        has_effect=True,
+    ),
+    ConfigKey(
+        "queued.max.requests",
+        INT,
+        "500",
+        "",
+        Range(1),
+        importance=HIGH,
+    ),
+    ConfigKey(
+        "request.timeout.ms",
+        INT,
+        "30000",
+        "",
+        importance=HIGH,
+    ),
+    ConfigKey(
+        "socket.connection.setup.timeout.max.ms",
+        LONG,
+        "30000",
+        "",
+    ),
+    ConfigKey(
+        "socket.connection.setup.timeout.ms",
+        LONG,
+        "10000",
+        "",
+    ),
+    ConfigKey(
+        "socket.listen.backlog.size",
+        INT,
+        "50",
+        "",
+        Range(1),
+        has_effect=True,
+    ),
+    ConfigKey(
+        "socket.receive.buffer.bytes",
+        INT,
+        "102400",
+        "",
+        importance=HIGH,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "socket.request.max.bytes",
+        INT,
+        "104857600",
+        "",
+        Range(1),
+        importance=HIGH,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "socket.send.buffer.bytes",
+        INT,
+        "102400",
+        "",
+        importance=HIGH,
+        has_effect=True,
+    ),
+)

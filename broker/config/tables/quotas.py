@@ -1,0 +1,174 @@
+"""Broker settings: quotas, throttling and metrics."""
+
+from __future__ import annotations
+
+from broker.config.definition import (
+    ConfigKey,
+    ConfigType,
+    DistinctItems,
+    Importance,
+    Range,
+    Scope,
+)
+
+CLASS = ConfigType.CLASS
+INT = ConfigType.INT
+LIST = ConfigType.LIST
+LONG = ConfigType.LONG
+STRING = ConfigType.STRING
+LOW = Importance.LOW
+CLUSTER_WIDE = Scope.CLUSTER_WIDE
+
+KEYS = (
+    ConfigKey(
+        "alter.log.dirs.replication.quota.window.num",
+        INT,
+        "11",
+        "",
+        Range(1),
+        importance=LOW,
+    ),
+    ConfigKey(
+        "alter.log.dirs.replication.quota.window.size.seconds",
+        INT,
+        "1",
+        "",
+        Range(1),
+        importance=LOW,
+    ),
+    ConfigKey(
+        "client.quota.callback.class",
+        CLASS,
+        None,
+        "",
+        importance=LOW,
+    ),
+    ConfigKey(
+        "controller.quota.window.num",
+        INT,
+        "11",
+        "",
+        Range(1),
+        importance=LOW,
+    ),
+    ConfigKey(
+        "controller.quota.window.size.seconds",
+        INT,
+        "1",
+        "",
+        Range(1),
+        importance=LOW,
+    ),
+    ConfigKey(
+        "follower.replication.throttled.rate",
+        LONG,
+        "9223372036854775807",
+        "",
+        Range(0),
+        scope=CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "kafka.metrics.polling.interval.secs",
+        INT,
+        "10",
+        "",
+        Range(1),
+        importance=LOW,
+    ),
+    ConfigKey(
+        "kafka.metrics.reporters",
+        LIST,
+        "",
+        "",
+        DistinctItems(),
+        importance=LOW,
+    ),
+    ConfigKey(
+        "leader.replication.throttled.rate",
+        LONG,
+        "9223372036854775807",
+        "",
+        Range(0),
+        scope=CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "metric.reporters",
+        LIST,
+        "org.apache.kafka.common.metrics.JmxReporter",
+        "",
+        DistinctItems(),
+        importance=LOW,
+        scope=CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "metrics.num.samples",
+        INT,
+        "2",
+        "",
+        Range(1),
+        importance=LOW,
+    ),
+    ConfigKey(
+        "metrics.recording.level",
+        STRING,
+        "INFO",
+        "",
+        importance=LOW,
+    ),
+    ConfigKey(
+        "metrics.sample.window.ms",
+        LONG,
+        "30000",
+        "",
+        Range(1),
+        importance=LOW,
+    ),
+    ConfigKey(
+        "quota.window.num",
+        INT,
+        "11",
+        "",
+        Range(1),
+        importance=LOW,
+    ),
+    ConfigKey(
+        "quota.window.size.seconds",
+        INT,
+        "1",
+        "",
+        Range(1),
+        importance=LOW,
+    ),
+    ConfigKey(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        LONG,
+        "9223372036854775807",
+        "",
+        Range(0),
+        scope=CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "replication.quota.window.num",
+        INT,
+        "11",
+        "",
+        Range(1),
+        importance=LOW,
+    ),
+    ConfigKey(
+        "replication.quota.window.size.seconds",
+        INT,
+        "1",
+        "",
+        Range(1),
+        importance=LOW,
+    ),
+    ConfigKey(
+        "telemetry.max.bytes",
+        INT,
+        "1048576",
+        "",
+        Range(1),
+        importance=LOW,
+    ),
+)

@@ -1,0 +1,170 @@
+"""Broker settings: replication and leadership."""
+
+from __future__ import annotations
+
+from broker.config.definition import (
+    ConfigKey,
+    ConfigType,
+    DistinctItems,
+    Importance,
+    Range,
+    Scope,
+)
+
+BOOLEAN = ConfigType.BOOLEAN
+INT = ConfigType.INT
+LIST = ConfigType.LIST
+LONG = ConfigType.LONG
+STRING = ConfigType.STRING
+HIGH = Importance.HIGH
+PER_BROKER = Scope.PER_BROKER
+CLUSTER_WIDE = Scope.CLUSTER_WIDE
+
+KEYS = (
+    ConfigKey(
+        "auto.leader.rebalance.enable",
+        BOOLEAN,
+        "true",
+        "",
+        importance=HIGH,
+    ),
+    ConfigKey(
+        "controlled.shutdown.enable",
+        BOOLEAN,
+        "true",
+        "",
+    ),
+    ConfigKey(
+        "cordoned.log.dirs",
+        LIST,
+        "",
+        "",
+        DistinctItems(may_be_null=True),
+        scope=PER_BROKER,
+    ),
+    ConfigKey(
+        "default.replication.factor",
+        INT,
+        "1",
+        "",
+        has_effect=True,
+    ),
+    ConfigKey(
+        "inter.broker.listener.name",
+        STRING,
+        None,
+        "",
+    ),
+    ConfigKey(
+        "leader.imbalance.check.interval.seconds",
+        LONG,
+        "300",
+        "",
+        Range(1),
+        importance=HIGH,
+    ),
+    ConfigKey(
+        "min.insync.replicas",
+        INT,
+        "1",
+        "",
+        Range(1),
+        importance=HIGH,
+        scope=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "num.replica.alter.log.dirs.threads",
+        INT,
+        None,
+        "",
+        importance=HIGH,
+    ),
+    ConfigKey(
+        "num.replica.fetchers",
+        INT,
+        "1",
+        "",
+        Range(1),
+        importance=HIGH,
+        scope=CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "replica.fetch.backoff.ms",
+        INT,
+        "1000",
+        "",
+        Range(0),
+    ),
+    ConfigKey(
+        "replica.fetch.max.bytes",
+        INT,
+        "1048576",
+        "",
+        Range(0),
+    ),
+    ConfigKey(
+        "replica.fetch.min.bytes",
+        INT,
+        "1",
+        "",
+        importance=HIGH,
+    ),
+    ConfigKey(
+        "replica.fetch.response.max.bytes",
+        INT,
+        "10485760",
+        "",
+        Range(0),
+    ),
+    ConfigKey(
+        "replica.fetch.wait.max.ms",
+        INT,
+        "500",
+        "",
+        importance=HIGH,
+    ),
+    ConfigKey(
+        "replica.high.watermark.checkpoint.interval.ms",
+        LONG,
+        "5000",
+        "",
+        importance=HIGH,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "replica.lag.time.max.ms",
+        LONG,
+        "30000",
+        "",
+        importance=HIGH,
+    ),
+    ConfigKey(
+        "replica.selector.class",
+        STRING,
+        None,
+        "",
+    ),
+    ConfigKey(
+        "replica.socket.receive.buffer.bytes",
+        INT,
+        "65536",
+        "",
+        importance=HIGH,
+    ),
+    ConfigKey(
+        "replica.socket.timeout.ms",
+        INT,
+        "30000",
+        "",
+        importance=HIGH,
+    ),
+    ConfigKey(
+        "unclean.leader.election.enable",
+        BOOLEAN,
+        "false",
+        "",
+        importance=HIGH,
+        scope=CLUSTER_WIDE,
+    ),
+)
