@@ -39,7 +39,7 @@ def shared_odradek(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Odradek
         odradek.stop()
 
 
-@pytest.fixture(params=["odradek", "apache"])
+@pytest.fixture(params=["odradek", "apache"], ids=["on_odradek", "on_apache"])
 def broker(request: pytest.FixtureRequest) -> Broker:
     """The same script on both: Apache Kafka judges the test itself."""
     found: Broker = request.getfixturevalue(f"shared_{request.param}")

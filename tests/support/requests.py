@@ -59,6 +59,11 @@ def wait_for_leaders(wire: Wire, name: str, partitions: int) -> None:
             topic.error_code == NO_ERROR
             and len(topic.partitions) >= partitions
             and all(p.error_code == NO_ERROR and p.leader_id >= 0 for p in topic.partitions)
+            # Apache Kafka tells of a leader a moment before that leader is ready.
+            and all(
+                list_offset(wire, name, LATEST, partition=index).error_code == NO_ERROR
+                for index in range(partitions)
+            )
         )
 
     processes.wait_until(has_leaders, 30, f"leaders of {name}")
