@@ -23,6 +23,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 POM = Path(__file__).with_name("judges") / "pom.xml"
 LOG_SETTINGS = POM.with_name("log4j2.properties")
 SMALL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xlog:disable")
+# Eligible leader replicas write a min.insync.replicas of their own into the cluster's defaults.
+PLAIN_FEATURES = ("--feature", "eligible.leader.replicas.version=0")
 _fetching = threading.Lock()
 
 
@@ -233,7 +235,7 @@ class ApacheKafka:
             if not (self.data / "meta.properties").exists():
                 run_tool(
                     "kafka.tools.StorageTool",
-                    ["format", "-t", new_cluster_id(), "-c", settings],
+                    ["format", "-t", new_cluster_id(), "-c", settings, *PLAIN_FEATURES],
                 ).ok()
             command, self._made = java_command(
                 self._libs, "kafka.Kafka", heap=self.heap, with_log=True
