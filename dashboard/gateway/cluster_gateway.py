@@ -1,0 +1,452 @@
+"""What a cluster is asked and told, apart from records."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from enum import Enum
+from typing import Any, TypeVar
+
+import confluent_kafka
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+)
+
+from broker.model.ids import TopicPartition
+from dashboard import probe, wire
+from dashboard.cluster import (
+    DEFAULT_BROKER,
+    BrokerView,
+    ClusterView,
+    ConfigChange,
+    ConfigOperation,
+    ConfigView,
+    KafkaFailure,
+    OffsetView,
+    TopicView,
+)
+from dashboard.gateway.record_reader import RecordReader
+from dashboard.gateway.record_writer import RecordWriter
+from dashboard.gateway.translate import (
+    config_view,
+    described_topic,
+    failure_of_exception,
+    library_failures,
+    library_resource_type,
+    no_default_broker,
+    reason_of,
+    topic_view,
+)
+
+K = TypeVar("K")
+
+_OPERATIONS = {
+    ConfigOperation.SET: AlterConfigOpType.SET,
+    ConfigOperation.DELETE: AlterConfigOpType.DELETE,
+    ConfigOperation.APPEND: AlterConfigOpType.APPEND,
+    ConfigOperation.SUBTRACT: AlterConfigOpType.SUBTRACT,
+}
+
+
+class OffsetAt(Enum):
+    """The special timestamps of ListOffsets that every cluster knows."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    MAX_TIMESTAMP = "max_timestamp"
+
+
+def library_version() -> str:
+    """Version of the client library below."""
+    return (
+        f"confluent-kafka {confluent_kafka.version()}, librdkafka {confluent_kafka.libversion()[0]}"
+    )
+
+
+class Gateway:
+    """One cluster, by its bootstrap servers and client properties of librdkafka.
+
+    Nothing is connected before the first question; ``check`` tells within the timeout whether
+    anybody answers at all, and is cheap enough to be asked first by every command.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        properties: Mapping[str, str] | None = None,
+        *,
+        timeout_s: float = 10.0,
+        is_verbose: bool = False,
+    ) -> None:
+        self.bootstrap = bootstrap
+        self.timeout_s = timeout_s
+        self._properties = dict(properties or {})
+        self._is_verbose = is_verbose
+        self._admin_client: AdminClient | None = None
+        self._reached: tuple[str, int] | None = None
+        self._ranges = probe.ApiRanges({})
+        self._cluster: ClusterView | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether our own plain-socket requests can be used beside the library's."""
+        protocol = self._properties.get("security.protocol", "plaintext")
+        return protocol.lower() == "plaintext"
+
+    def client_properties(self, **more: Any) -> dict[str, Any]:
+        """Properties for a client of the library; the caller's ``-X`` win over ours."""
+        quiet: dict[str, Any] = {} if self._is_verbose else {"log_level": 0}
+        return {
+            "client.id": "odradek",
+            **quiet,
+            **more,
+            **self._properties,
+            "bootstrap.servers": self.bootstrap,
+        }
+
+    def check(self) -> None:
+        """Raise a transport failure unless one of the bootstrap servers answers."""
+        problems = []
+        for server in self.bootstrap.split(","):
+            try:
+                address = probe.split_address(server)
+                if self.is_plain:
+                    self._ranges = probe.ask_api_versions(address, self.timeout_s)
+                else:
+                    probe.connect_only(address, self.timeout_s)
+            except (OSError, ValueError) as error:
+                problems.append(f"{server.strip()}: {reason_of(error)}")
+            else:
+                self._reached = address
+                return
+        raise KafkaFailure("NOT_CONNECTED", "; ".join(problems), is_transport=True)
+
+    # What exists
+
+    def cluster(self) -> ClusterView:
+        """Brokers and all topics, as one Metadata answer tells them (topic ids it leaves out)."""
+        with library_failures():
+            metadata: Any = self._admin().list_topics(timeout=self.timeout_s)
+        self._cluster = ClusterView(
+            cluster_id=metadata.cluster_id,
+            controller_id=metadata.controller_id if metadata.controller_id >= 0 else None,
+            brokers=tuple(
+                BrokerView(broker.id, broker.host, broker.port)
+                for _, broker in sorted(metadata.brokers.items())
+            ),
+            topics=tuple(topic_view(topic) for _, topic in sorted(metadata.topics.items())),
+        )
+        return self._cluster
+
+    def topics(self, names: Collection[str]) -> dict[str, TopicView | KafkaFailure]:
+        """The named topics with all that the cluster tells of them; never creates one."""
+        if self._can(wire.DESCRIBE_TOPIC_PARTITIONS) and names:
+            with contextlib.suppress(OSError), self._wire() as connection:
+                return connection.topics(names)
+        with library_failures():
+            futures = self._admin().describe_topics(
+                TopicCollection(list(names)), request_timeout=self.timeout_s
+            )
+        return {
+            name: outcome if isinstance(outcome, KafkaFailure) else described_topic(outcome)
+            for name, outcome in self._outcomes(futures).items()
+        }
+
+    def offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        at: OffsetAt | int,
+        *,
+        read_committed: bool = False,
+    ) -> dict[TopicPartition, OffsetView | KafkaFailure]:
+        """ListOffsets of many partitions; ``at`` may be a timestamp in milliseconds."""
+        spec: dict[OffsetAt, Callable[[], Any]] = {
+            OffsetAt.EARLIEST: OffsetSpec.earliest,
+            OffsetAt.LATEST: OffsetSpec.latest,
+            OffsetAt.MAX_TIMESTAMP: OffsetSpec.max_timestamp,
+        }
+        wanted = OffsetSpec.for_timestamp(at) if isinstance(at, int) else spec[at]()
+        asked = {ClientPartition(topic, index): wanted for topic, index in partitions}
+        if not asked:
+            return {}
+        isolation = "READ_COMMITTED" if read_committed else "READ_UNCOMMITTED"
+        with library_failures():
+            futures = self._admin().list_offsets(
+                asked, isolation_level=IsolationLevel[isolation], request_timeout=self.timeout_s
+            )
+        return {
+            TopicPartition(key.topic, key.partition): (
+                outcome
+                if isinstance(outcome, KafkaFailure)
+                else OffsetView(outcome.offset, outcome.timestamp)
+            )
+            for key, outcome in self._outcomes(futures).items()
+        }
+
+    def log_sizes(self) -> dict[TopicPartition, int] | None:
+        """Bytes of each partition on its leader; None where the cluster cannot be asked."""
+        if not self._can(wire.DESCRIBE_LOG_DIRS):
+            return None
+        cluster = self._cluster or self.cluster()
+        by_broker: dict[int, dict[TopicPartition, int]] = {}
+        for broker in cluster.brokers:
+            address = (broker.host, broker.port)
+            with (
+                contextlib.suppress(OSError),
+                wire.WireConnection(address, self.timeout_s) as connection,
+            ):
+                by_broker[broker.broker_id] = connection.log_sizes()
+        return {
+            key: by_broker[partition.leader][key]
+            for topic in cluster.topics
+            for key, partition in zip(topic.keys, topic.partitions, strict=True)
+            if partition.leader is not None and key in by_broker.get(partition.leader, {})
+        }
+
+    # Settings
+
+    def topic_configs(
+        self, names: Sequence[str], keys: Sequence[str] | None = None
+    ) -> dict[str, list[ConfigView] | KafkaFailure]:
+        """Settings of topics, sorted by name; only the named keys unless ``keys`` is None."""
+        return self._describe_configs(wire.TOPIC_RESOURCE, names, keys)
+
+    def broker_configs(
+        self, names: Sequence[str], keys: Sequence[str] | None = None
+    ) -> dict[str, list[ConfigView] | KafkaFailure]:
+        """Settings of brokers by id as text; ``DEFAULT_BROKER`` holds the cluster's defaults."""
+        found: dict[str, list[ConfigView] | KafkaFailure] = {}
+        for name in names:
+            # Settings of one broker are answered by that broker alone; the library routes them.
+            if name == DEFAULT_BROKER:
+                found.update(self._describe_configs(wire.BROKER_RESOURCE, [name], keys))
+            elif (missing := self._missing_broker(name)) is not None:
+                found[name] = missing
+            else:
+                found.update(self._describe_by_library(wire.BROKER_RESOURCE, [name], keys))
+        return found
+
+    def alter_topic_configs(
+        self, changes: Mapping[str, Sequence[ConfigChange]], *, validate_only: bool = False
+    ) -> dict[str, KafkaFailure | None]:
+        return self._alter_by_library(wire.TOPIC_RESOURCE, changes, validate_only)
+
+    def alter_broker_configs(
+        self, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> KafkaFailure | None:
+        if name != DEFAULT_BROKER:
+            missing = self._missing_broker(name)
+            if missing is not None:
+                return missing
+            outcome = self._alter_by_library(wire.BROKER_RESOURCE, {name: changes}, validate_only)
+        elif self._can(wire.INCREMENTAL_ALTER_CONFIGS):
+            with library_failures(), self._wire() as connection:
+                outcome = connection.alter_configs(
+                    wire.BROKER_RESOURCE, {name: changes}, validate_only=validate_only
+                )
+        else:
+            return no_default_broker()
+        return outcome.get(name)
+
+    # Changes
+
+    def create_topics(
+        self,
+        names: Sequence[str],
+        *,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> dict[str, KafkaFailure | None]:
+        """-1 leaves the count to the broker's own default."""
+        new = [
+            NewTopic(name, partitions, replication_factor, config=dict(configs or {}))
+            for name in names
+        ]
+        with library_failures():
+            return self._done(
+                self._admin().create_topics(
+                    new, validate_only=validate_only, **self._admin_timeouts()
+                )
+            )
+
+    def delete_topics(self, names: Sequence[str]) -> dict[str, KafkaFailure | None]:
+        with library_failures():
+            return self._done(self._admin().delete_topics(list(names), **self._admin_timeouts()))
+
+    def create_partitions(
+        self, name: str, total: int, *, validate_only: bool = False
+    ) -> KafkaFailure | None:
+        with library_failures():
+            futures = self._admin().create_partitions(
+                [NewPartitions(name, total)], validate_only=validate_only, **self._admin_timeouts()
+            )
+            return self._done(futures)[name]
+
+    def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | KafkaFailure]:
+        """Forget what lies below these offsets; the new log start offset by partition."""
+        asked = [ClientPartition(key.topic, key.partition, at) for key, at in before.items()]
+        with library_failures():
+            futures = self._admin().delete_records(asked, **self._admin_timeouts())
+        return {
+            TopicPartition(key.topic, key.partition): (
+                outcome if isinstance(outcome, KafkaFailure) else outcome.low_watermark
+            )
+            for key, outcome in self._outcomes(futures).items()
+        }
+
+    # Records
+
+    def reader(
+        self, starts: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> RecordReader:
+        """Read from these offsets on. No group: nothing is committed, nobody is disturbed."""
+        properties = self.client_properties(
+            **{
+                "group.id": "odradek-cli",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed" if read_committed else "read_uncommitted",
+                "fetch.wait.max.ms": 100,
+            }
+        )
+        with library_failures():
+            return RecordReader(properties, starts)
+
+    def writer(self, topic: str, **properties: Any) -> RecordWriter:
+        """Write to one topic. Keys find the partition that the Java client would choose."""
+        defaults = {
+            "partitioner": "murmur2_random",
+            # The broker's max.message.bytes decides, not the library's copy of it.
+            "message.max.bytes": 1_000_000_000,
+            "message.timeout.ms": max(30_000, int(self.timeout_s * 1000)),
+        }
+        with library_failures():
+            return RecordWriter(topic, self.client_properties(**{**defaults, **properties}))
+
+    # Below
+
+    def _admin(self) -> AdminClient:
+        if self._admin_client is None:
+            self._admin_client = AdminClient(self.client_properties())
+        return self._admin_client
+
+    def _admin_timeouts(self) -> dict[str, float]:
+        return {"request_timeout": self.timeout_s, "operation_timeout": self.timeout_s}
+
+    def _can(self, request: tuple[int, int]) -> bool:
+        if not self.is_plain:
+            return False
+        if self._reached is None:
+            self.check()
+        return self._ranges.serves(*request)
+
+    def _wire(self) -> wire.WireConnection:
+        assert self._reached is not None, "only after _can()"
+        return wire.WireConnection(self._reached, self.timeout_s)
+
+    def _missing_broker(self, name: str) -> KafkaFailure | None:
+        """The library waits its whole timeout for a broker that does not exist: ask first."""
+        known = [str(broker.broker_id) for broker in (self._cluster or self.cluster()).brokers]
+        if name in known:
+            return None
+        return KafkaFailure(
+            "BROKER_NOT_AVAILABLE", f"no broker {name!r} in this cluster, only {', '.join(known)}"
+        )
+
+    def _describe_configs(
+        self, resource_type: int, names: Sequence[str], keys: Sequence[str] | None
+    ) -> dict[str, list[ConfigView] | KafkaFailure]:
+        if self._can(wire.DESCRIBE_CONFIGS):
+            with contextlib.suppress(OSError), self._wire() as connection:
+                found = connection.describe_configs(resource_type, names, keys)
+                return {
+                    name: sorted(views, key=lambda view: view.name)
+                    if isinstance(views, list)
+                    else views
+                    for name, views in found.items()
+                }
+        return self._describe_by_library(resource_type, names, keys)
+
+    def _describe_by_library(
+        self, resource_type: int, names: Sequence[str], keys: Sequence[str] | None
+    ) -> dict[str, list[ConfigView] | KafkaFailure]:
+        if DEFAULT_BROKER in names:
+            return {DEFAULT_BROKER: no_default_broker()}
+        resources = [ConfigResource(library_resource_type(resource_type), name) for name in names]
+        if not resources:
+            return {}
+        with library_failures():
+            futures = self._admin().describe_configs(resources, request_timeout=self.timeout_s)
+        return {
+            resource.name: (
+                outcome
+                if isinstance(outcome, KafkaFailure)
+                else [
+                    config_view(entry)
+                    for name, entry in sorted(outcome.items())
+                    if keys is None or name in keys
+                ]
+            )
+            for resource, outcome in self._outcomes(futures).items()
+        }
+
+    def _alter_by_library(
+        self,
+        resource_type: int,
+        changes: Mapping[str, Sequence[ConfigChange]],
+        validate_only: bool,
+    ) -> dict[str, KafkaFailure | None]:
+        resources = [
+            ConfigResource(
+                library_resource_type(resource_type),
+                name,
+                incremental_configs=[
+                    ConfigEntry(
+                        change.name,
+                        change.value,
+                        incremental_operation=_OPERATIONS[change.operation],
+                    )
+                    for change in of_name
+                ],
+            )
+            for name, of_name in changes.items()
+        ]
+        with library_failures():
+            futures = self._admin().incremental_alter_configs(
+                resources, validate_only=validate_only, request_timeout=self.timeout_s
+            )
+            return {key.name: failure for key, failure in self._done(futures).items()}
+
+    def _done(self, futures: Mapping[K, Future[Any]]) -> dict[K, KafkaFailure | None]:
+        return {
+            key: outcome if isinstance(outcome, KafkaFailure) else None
+            for key, outcome in self._outcomes(futures).items()
+        }
+
+    def _outcomes(self, futures: Mapping[K, Future[Any]]) -> dict[K, Any]:
+        """Results by key; a failure that no broker gave fails the whole call."""
+        outcomes: dict[K, Any] = {}
+        for key, future in futures.items():
+            try:
+                # Grace on top: the library's own timeout gives the better message.
+                outcomes[key] = future.result(timeout=self.timeout_s + 5)
+            except KafkaException as error:
+                failure = failure_of_exception(error)
+                if failure.is_transport:
+                    raise failure from None
+                outcomes[key] = failure
+        return outcomes

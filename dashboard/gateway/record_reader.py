@@ -1,0 +1,82 @@
+"""Reads records of chosen partitions, without a consumer group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import TopicPartition as ClientPartition
+
+from broker.model.ids import TopicPartition
+from dashboard.cluster import PartitionEnd, Record
+from dashboard.gateway.translate import TRANSPORT_CODES, failure_of_error
+
+READ_BATCH = 1000
+MAX_KEPT_TROUBLES = 100
+"""A reader that nobody asks for its troubles keeps this many."""
+
+
+class RecordReader:
+    """Records of some partitions in the order of each; ends are told, not waited for."""
+
+    def __init__(self, properties: dict[str, Any], starts: Mapping[TopicPartition, int]) -> None:
+        self.troubles: list[str] = []
+        self._consumer = Consumer({**properties, "error_cb": self._on_error})
+        self._consumer.assign(
+            [ClientPartition(key.topic, key.partition, at) for key, at in starts.items()]
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._consumer.close()
+
+    def read(self, timeout_s: float) -> list[Record | PartitionEnd]:
+        """What is there, waiting at most ``timeout_s`` for the first of it."""
+        first = self._consumer.poll(timeout_s)
+        if first is None:
+            return []
+        messages = [first, *self._consumer.consume(READ_BATCH, timeout=0)]
+        return [item for message in messages if (item := self._item(message)) is not None]
+
+    def stop_reading(self, partition: TopicPartition) -> None:
+        """Fetch no more of this partition."""
+        self._consumer.incremental_unassign([ClientPartition(partition.topic, partition.partition)])
+
+    def take_troubles(self) -> list[str]:
+        """What went wrong with connections since the last call; reading goes on by itself."""
+        taken, self.troubles = self.troubles, []
+        return taken
+
+    def _on_error(self, error: KafkaError) -> None:
+        if len(self.troubles) < MAX_KEPT_TROUBLES:
+            self.troubles.append(error.str())
+
+    def _item(self, message: Any) -> Record | PartitionEnd | None:
+        error = message.error()
+        if error is None:
+            timestamp_type, timestamp_ms = message.timestamp()
+            return Record(
+                message.topic(),
+                message.partition(),
+                message.offset(),
+                timestamp_type,
+                timestamp_ms,
+                message.key(),
+                message.value(),
+                message.headers() or [],
+            )
+        if error.code() == KafkaError._PARTITION_EOF:
+            return PartitionEnd(message.topic(), message.partition())
+        if error.code() in TRANSPORT_CODES or error.retriable():
+            self._on_error(error)
+            return None
+        raise failure_of_error(error)

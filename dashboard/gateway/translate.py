@@ -1,0 +1,132 @@
+"""Turns what the client library returns and raises into the values of ``dashboard.cluster``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+)
+
+from dashboard import wire
+from dashboard.cluster import (
+    ConfigSource,
+    ConfigSynonym,
+    ConfigView,
+    KafkaFailure,
+    PartitionView,
+    TopicView,
+)
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+TRANSPORT_CODES = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._AUTHENTICATION,
+        KafkaError._SSL,
+        KafkaError._MSG_TIMED_OUT,
+    }
+)
+_MISSING_CODES = frozenset(
+    {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT}
+)
+
+
+@contextlib.contextmanager
+def library_failures() -> Iterator[None]:
+    """The library's exceptions, and a broken socket of ours, as one kind of failure."""
+    try:
+        yield
+    except KafkaException as error:
+        raise failure_of_exception(error) from None
+    except OSError as error:
+        raise KafkaFailure("NOT_CONNECTED", reason_of(error), is_transport=True) from None
+
+
+def failure_of_exception(error: KafkaException) -> KafkaFailure:
+    cause = error.args[0]
+    return (
+        failure_of_error(cause)
+        if isinstance(cause, KafkaError)
+        else KafkaFailure("UNKNOWN", str(error))
+    )
+
+
+def failure_of_error(error: KafkaError) -> KafkaFailure:
+    code, text = error.code(), error.str()
+    if code in _MISSING_CODES:
+        return KafkaFailure("UNKNOWN_TOPIC_OR_PARTITION", text.removeprefix("Local: "))
+    if code < -1:
+        return KafkaFailure(error.name().lstrip("_"), text, is_transport=code in TRANSPORT_CODES)
+    return wire.failure_of(code, text.removeprefix("Broker: "))
+
+
+def no_default_broker() -> KafkaFailure:
+    return KafkaFailure(
+        "UNSUPPORTED_VERSION",
+        "cluster-wide broker defaults can only be reached over an unencrypted listener for now",
+    )
+
+
+def reason_of(error: Exception) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return getattr(error, "strerror", None) or str(error)
+
+
+def library_resource_type(number: int) -> Any:
+    return {
+        wire.TOPIC_RESOURCE: RESOURCE_TOPIC,
+        wire.BROKER_RESOURCE: RESOURCE_BROKER,
+    }[number]
+
+
+def topic_view(topic: Any) -> TopicView:
+    partitions = tuple(
+        PartitionView(
+            index=index,
+            leader=partition.leader if partition.leader >= 0 else None,
+            leader_epoch=None,
+            replicas=tuple(partition.replicas),
+            isr=tuple(partition.isrs),
+        )
+        for index, partition in sorted(topic.partitions.items())
+    )
+    return TopicView(topic.topic, None, topic.topic in INTERNAL_TOPICS, partitions)
+
+
+def described_topic(topic: Any) -> TopicView:
+    partitions = tuple(
+        PartitionView(
+            index=partition.id,
+            leader=partition.leader.id if partition.leader is not None else None,
+            leader_epoch=None,
+            replicas=tuple(node.id for node in partition.replicas),
+            isr=tuple(node.id for node in partition.isr),
+        )
+        for partition in sorted(topic.partitions, key=lambda partition: partition.id)
+    )
+    return TopicView(topic.name, str(topic.topic_id), topic.is_internal, partitions)
+
+
+def config_view(entry: Any) -> ConfigView:
+    return ConfigView(
+        name=entry.name,
+        value=entry.value,
+        source=ConfigSource.of(entry.source),
+        is_read_only=entry.is_read_only,
+        is_sensitive=entry.is_sensitive,
+        synonyms=tuple(
+            ConfigSynonym(synonym.name, synonym.value, ConfigSource.of(synonym.source))
+            for synonym in entry.synonyms.values()
+        ),
+    )
