@@ -1,0 +1,146 @@
+"""The two brokers under measurement, started the way their users start them.
+
+The judge in tests/support/apache.py trims its Java for quick starts; here Kafka gets the settings of
+its own start script (but for `-Xms1G`, which would only raise its memory), so that the comparison is
+fair to it. A start is timed from the creation of the process to an answer, asked every few milliseconds.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from tests.support import apache, judge, odradek, processes, wire
+
+KAFKA_JVM = (
+    "-Xmx1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+START_LIMIT_SECONDS = 600
+STOP_LIMIT_SECONDS = 300
+PROBE_EVERY_SECONDS = 0.005
+
+Address = tuple[str, int]
+
+
+class Broker(Protocol):
+    name: str
+    data: Path
+    process: subprocess.Popen[bytes] | None
+
+    @property
+    def address(self) -> Address: ...
+    @property
+    def pid(self) -> int: ...
+    def launch(self) -> None: ...
+    def stop(self) -> None: ...
+    def kill9(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Kafka(apache.ApacheKafka):
+    """Apache Kafka as its own start script runs it, on the judge's single-node settings."""
+
+    name = "kafka"
+
+    def launch(self) -> None:
+        assert self.process is None
+        settings = self._write_settings()
+        if not (self.data / "meta.properties").exists():
+            format_arguments = ["format", "-t", apache.new_cluster_id(), "-c", settings]
+            apache.run_tool("kafka.tools.StorageTool", format_arguments).ok()
+        command = ["java", *KAFKA_JVM, f"-Dlog4j2.configurationFile={apache.LOG_SETTINGS}"]
+        command += ["-cp", apache.class_path(self._libs, with_log=True), "kafka.Kafka"]
+        with self.output.open("ab") as output:
+            self.process = subprocess.Popen(
+                [*command, str(settings)], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+
+    def stop(self) -> None:
+        assert self.process is not None
+        processes.end(self.process, signal.SIGTERM, STOP_LIMIT_SECONDS)
+        self.process = None
+
+
+class Odradek(odradek.OdradekBroker):
+    """Our broker, as `odradek serve --only broker` starts it."""
+
+    name = "odradek"
+
+    def launch(self) -> None:
+        assert self.process is None
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.port = self.port or judge.free_port()
+        command = [sys.executable, "-m", "broker", "--data", str(self.data)]
+        command += ["--listen", self.bootstrap]
+        for key, value in self.properties.items():
+            command += ["--property", f"{key}={value}"]
+        with self.output.open("ab") as output:
+            self.process = subprocess.Popen(
+                command,
+                cwd=odradek.REPOSITORY,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+
+
+def create(name: str, directory: Path) -> Broker:
+    """A broker that is not started yet. Both flush, roll and retain by their own defaults."""
+    if name == Kafka.name:
+        apache.fetch_jars()
+        return Kafka(directory / name)
+    return Odradek(directory / name)
+
+
+def start(broker: Broker, ready: Callable[[Address], bool] = wire.answers) -> float:
+    """Start, and return the seconds until `ready` first said yes."""
+    started = time.perf_counter()
+    broker.launch()
+    process = broker.process
+    assert process is not None
+    while not ready(broker.address):
+        assert process.poll() is None, f"{broker.name} ended at its start"
+        assert time.perf_counter() - started < START_LIMIT_SECONDS, f"{broker.name} never answered"
+        time.sleep(PROBE_EVERY_SECONDS)
+    return time.perf_counter() - started
+
+
+def serves_record(topic: str, partition: int) -> Callable[[Address], bool]:
+    """A probe that is content with nothing less than a stored record of that partition."""
+
+    def probe(address: Address) -> bool:
+        request = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1 << 16}
+        try:
+            with wire.Wire(address, timeout=10) as connection:
+                answer = connection.request(
+                    "fetch",
+                    11,
+                    replica_id=-1,
+                    max_wait=0,
+                    min_bytes=1,
+                    max_bytes=1 << 16,
+                    session_epoch=-1,
+                    topics=[{"topic": topic, "partitions": [request]}],
+                )
+        except (OSError, wire.WireError):
+            return False
+        (partition_answer,) = answer.responses[0].partitions
+        return partition_answer.error_code == 0 and bool(partition_answer.records)
+
+    return probe
+
+
+def control(broker: Broker, command: str, **arguments: Any) -> dict[str, Any]:
+    """What Odradek's control socket says; Apache Kafka has none."""
+    return broker.control(command, **arguments) if isinstance(broker, Odradek) else {}
