@@ -1,0 +1,1 @@
+"""One module a command. Imported lazily by ``appliance.cli`` when that command runs."""
