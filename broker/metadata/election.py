@@ -1,0 +1,134 @@
+"""Taking the controller's place: the tree is laid out, ``/controller`` created, the epoch raised.
+
+The node and the raised epoch are one submission, so that whoever holds ``/controller`` has an
+epoch that nobody had before, and every write of an earlier controller fails its check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from broker.clock import Clock
+from broker.metadata import znodes
+from broker.metadata.store import (
+    Create,
+    Done,
+    Failed,
+    MetadataStore,
+    Node,
+    Operation,
+    Outcome,
+    RefusalReason,
+    Refused,
+    SetData,
+)
+from broker.model.ids import BrokerId
+
+#: Of its first controller, as Kafka counts.
+FIRST_CONTROLLER_EPOCH = 1
+
+#: Someone else laid the tree out, or took part in the election, at the same time.
+MAX_ATTEMPTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """Won. ``epoch_version`` is the version that the epoch's node has while we are controller."""
+
+    controller_epoch: int
+    epoch_version: int
+
+
+def elect(
+    store: MetadataStore,
+    broker_id: BrokerId,
+    cluster_id: str,
+    clock: Clock,
+    done: Callable[[Election | str], None],
+) -> None:
+    """``done`` with the election won, or with the reason why not."""
+    _Candidate(store, broker_id, cluster_id, clock, done).read()
+
+
+class _Candidate:
+    """One try after another: read what is there, then one submission."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        broker_id: BrokerId,
+        cluster_id: str,
+        clock: Clock,
+        done: Callable[[Election | str], None],
+    ) -> None:
+        self._store = store
+        self._broker_id = broker_id
+        self._cluster_id = cluster_id
+        self._clock = clock
+        self._done = done
+        self._attempts = 0
+        self._found: dict[str, Node | None] = {}
+
+    def read(self) -> None:
+        self._attempts += 1
+        self._found = {}
+        paths = (*znodes.SKELETON, znodes.CLUSTER_ID, znodes.CONTROLLER_EPOCH)
+        for path in paths:
+            self._store.get(path, self._reader(path, is_last=path is paths[-1]))
+
+    def _reader(self, path: str, is_last: bool) -> Callable[[Node | Failed | None], None]:
+        def received(node: Node | Failed | None) -> None:
+            if isinstance(node, Failed):
+                if is_last:
+                    self._done(f"The metadata store cannot be read: {node.why}")
+                return
+            self._found[path] = node
+            if is_last:
+                self._run()
+
+        return received
+
+    def _run(self) -> None:
+        cluster = self._found[znodes.CLUSTER_ID]
+        if cluster is not None:
+            known = znodes.decode_cluster_id(cluster.data)
+            if known != self._cluster_id:
+                self._done(
+                    f"The log directories belong to cluster {self._cluster_id}, "
+                    f"the metadata store to cluster {known}."
+                )
+                return
+        epoch = self._found[znodes.CONTROLLER_EPOCH]
+        operations: list[Operation] = [
+            Create(path) for path in znodes.SKELETON if self._found[path] is None
+        ]
+        if cluster is None:
+            operations.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(self._cluster_id)))
+        if epoch is None:
+            election = Election(FIRST_CONTROLLER_EPOCH, 0)
+            data = znodes.encode_controller_epoch(FIRST_CONTROLLER_EPOCH)
+            operations.append(Create(znodes.CONTROLLER_EPOCH, data))
+        else:
+            controller_epoch = znodes.decode_controller_epoch(epoch.data) + 1
+            election = Election(controller_epoch, epoch.version + 1)
+            data = znodes.encode_controller_epoch(controller_epoch)
+            operations.append(SetData(znodes.CONTROLLER_EPOCH, data, epoch.version))
+        data = znodes.encode_controller(self._broker_id, self._clock.wall_ms())
+        operations.append(Create(znodes.CONTROLLER, data, is_ephemeral=True))
+        self._store.submit(operations, lambda outcome: self._answered(outcome, election))
+
+    def _answered(self, outcome: Outcome, election: Election) -> None:
+        if isinstance(outcome, Done):
+            self._done(election)
+        elif isinstance(outcome, Refused) and outcome.path == znodes.CONTROLLER:
+            self._done("Another broker is the controller.")
+        elif (
+            isinstance(outcome, Refused)
+            and outcome.reason in (RefusalReason.NODE_EXISTS, RefusalReason.BAD_VERSION)
+            and self._attempts < MAX_ATTEMPTS
+        ):
+            self.read()
+        else:
+            why = outcome.reason.value if isinstance(outcome, Refused) else outcome.why
+            self._done(f"The controller could not be elected: {why}")

@@ -1,0 +1,141 @@
+"""Changes of the image as operations on the store's tree. Pure; the reverse is ``load``.
+
+Nodes that hold nothing are not kept: a config node exists while there is an override. So what an
+operation must be (create, set or delete) can be told from the image before the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import assert_never
+
+from broker.metadata import znodes
+from broker.metadata.changes import (
+    BrokerConfigsChanged,
+    BrokerRegistered,
+    Change,
+    ControllerElected,
+    PartitionsAdded,
+    PartitionsChanged,
+    ProducerIdsAllocated,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDeleted,
+)
+from broker.metadata.image import ClusterImage, PartitionImage, TopicImage
+from broker.metadata.store import Create, Delete, Operation, SetData
+from broker.model.ids import BrokerId
+
+
+def operations_for(
+    before: ClusterImage, changes: Sequence[Change], controller_id: BrokerId
+) -> list[Operation]:
+    """What to submit so that the store holds ``before.apply(changes)``.
+
+    At most one change a topic and kind: each is seen against ``before``.
+    """
+    operations: list[Operation] = []
+    for change in changes:
+        operations += _operations(before, change, controller_id)
+    return operations
+
+
+def _operations(
+    before: ClusterImage, change: Change, controller_id: BrokerId
+) -> Iterator[Operation]:
+    if isinstance(change, TopicCreated):
+        yield from _create_topic(change.topic, before.controller_epoch)
+    elif isinstance(change, TopicDeleted):
+        yield from _delete_topic(change.topic)
+    elif isinstance(change, PartitionsAdded):
+        topic = before.topics[change.topic]
+        yield SetData(
+            znodes.topic_path(topic.name), _assignment(topic, topic.partitions + change.partitions)
+        )
+        yield from _create_partitions(topic.name, change.partitions, before.controller_epoch)
+    elif isinstance(change, PartitionsChanged):
+        for partition in change.partitions:
+            # The node's version is the partition epoch: nobody else may have moved it.
+            yield SetData(
+                znodes.partition_state_path(change.topic, partition.index),
+                _state(partition, before.controller_epoch),
+                partition.partition_epoch - 1,
+            )
+    elif isinstance(change, TopicConfigsChanged):
+        path = znodes.topic_config_path(change.topic)
+        yield from _configs(path, before.topics[change.topic].configs, change.configs)
+    elif isinstance(change, BrokerConfigsChanged):
+        if change.broker_id is None:
+            known = before.default_broker_configs
+        else:
+            known = before.broker_configs.get(change.broker_id, {})
+        yield from _configs(znodes.broker_config_path(change.broker_id), known, change.configs)
+    elif isinstance(change, ProducerIdsAllocated):
+        yield _producer_ids(before.next_producer_id, change.next_producer_id, controller_id)
+    elif isinstance(change, BrokerRegistered | ControllerElected):
+        # Written before their change is known: both are the outcome of a write.
+        return
+    else:
+        assert_never(change)
+
+
+def _create_topic(topic: TopicImage, controller_epoch: int) -> Iterator[Operation]:
+    yield from _configs(znodes.topic_config_path(topic.name), {}, topic.configs)
+    yield Create(znodes.topic_path(topic.name), _assignment(topic, topic.partitions))
+    yield Create(znodes.partitions_path(topic.name))
+    yield from _create_partitions(topic.name, topic.partitions, controller_epoch)
+
+
+def _create_partitions(
+    topic: str, partitions: Sequence[PartitionImage], controller_epoch: int
+) -> Iterator[Operation]:
+    for partition in partitions:
+        path = znodes.partition_path(topic, partition.index)
+        yield Create(path)
+        yield Create(f"{path}/state", _state(partition, controller_epoch))
+
+
+def _delete_topic(topic: TopicImage) -> Iterator[Operation]:
+    for partition in topic.partitions:
+        path = znodes.partition_path(topic.name, partition.index)
+        yield Delete(f"{path}/state")
+        yield Delete(path)
+    yield Delete(znodes.partitions_path(topic.name))
+    yield Delete(znodes.topic_path(topic.name))
+    yield from _configs(znodes.topic_config_path(topic.name), topic.configs, {})
+
+
+def _configs(
+    path: str, known: Mapping[str, str], configs: Mapping[str, str]
+) -> Iterator[Operation]:
+    if not configs:
+        if known:
+            yield Delete(path)
+    elif known:
+        yield SetData(path, znodes.encode_configs(configs))
+    else:
+        yield Create(path, znodes.encode_configs(configs))
+
+
+def _producer_ids(known: int, next_producer_id: int, controller_id: BrokerId) -> Operation:
+    block = znodes.ProducerIdBlock(controller_id, known, next_producer_id - 1)
+    data = znodes.encode_producer_ids(block)
+    if known == 0:
+        return Create(znodes.PRODUCER_IDS, data)
+    return SetData(znodes.PRODUCER_IDS, data)
+
+
+def _assignment(topic: TopicImage, partitions: Sequence[PartitionImage]) -> bytes:
+    replicas = {partition.index: partition.replicas for partition in partitions}
+    return znodes.encode_topic(znodes.TopicAssignment(topic.topic_id, replicas))
+
+
+def _state(partition: PartitionImage, controller_epoch: int) -> bytes:
+    return znodes.encode_partition_state(
+        znodes.PartitionState(
+            partition.leader_id,
+            partition.leader_epoch,
+            controller_epoch,
+            tuple(sorted(partition.isr)),
+        )
+    )
