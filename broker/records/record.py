@@ -39,7 +39,7 @@ def encode_record(record: Record, base_offset: int, base_timestamp: int) -> byte
         encode_varint(len(record.headers)),
     ]
     for name, value in record.headers:
-        parts.append(_sized(name.encode()))
+        parts.append(_sized(name.encode(errors="surrogateescape")))
         parts.append(_sized(value))
     body = b"".join(parts)
     return encode_varint(len(body)) + body
