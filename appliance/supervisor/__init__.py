@@ -1,0 +1,1 @@
+"""Keeps Odradek's processes running: decides in ``machine``, does in ``run`` and ``process``."""
