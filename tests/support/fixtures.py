@@ -14,6 +14,7 @@ __all__ = [
     "broker",
     "new_topic_name",
     "odradek_broker",
+    "own_broker",
     "shared_apache",
     "shared_odradek",
     "start_odradek",
@@ -44,6 +45,18 @@ def broker(request: pytest.FixtureRequest) -> Broker:
     """The same script on both: Apache Kafka judges the test itself."""
     found: Broker = request.getfixturevalue(f"shared_{request.param}")
     return found
+
+
+@pytest.fixture(
+    params=["odradek", pytest.param("apache", marks=pytest.mark.slow)],
+    ids=["own_odradek", "own_apache"],
+)
+def own_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
+    """A broker that the test may stop and kill; Apache Kafka takes its time, so it comes only in
+    the long run."""
+    made = (OdradekBroker if request.param == "odradek" else ApacheKafka)(tmp_path / "own")
+    yield made.start()
+    made.close()
 
 
 @pytest.fixture
