@@ -365,7 +365,8 @@ class _Pieces:
         self.region_bytes = 0
 
     def add_region(self, region: FileRegion) -> None:
-        self.pieces.append(b"".join(self.parts))
+        if self.parts or not self.pieces:
+            self.pieces.append(b"".join(self.parts))
         self.pieces.append(region)
         self.region_bytes += region.length
         self.parts = []
@@ -411,7 +412,7 @@ def _encode_plain(version: int, topics: Sequence[TopicResult], out: _Pieces) -> 
             records = result.records
             size, region = _measure(records)
             out.parts.append(INT32.pack(size))
-            if region is not None:
+            if region is not None and size:
                 out.add_region(region)
             elif size:
                 _add_records(records, out)
@@ -464,7 +465,7 @@ def _encode_flexible(version: int, topics: Sequence[TopicResult], out: _Pieces) 
             records = result.records
             size, region = _measure(records)
             out.parts.append(encode_unsigned_varint(size + 1))
-            if region is not None:
+            if region is not None and size:
                 out.add_region(region)
             elif size:
                 _add_records(records, out)
@@ -520,7 +521,8 @@ def _measure(records: Records) -> tuple[int, FileRegion | None]:
 
 def _add_records(records: Records, out: _Pieces) -> None:
     if isinstance(records, FileRegion):
-        out.add_region(records)
+        if records.length:
+            out.add_region(records)
     elif isinstance(records, list | tuple):
         for piece in records:
             _add_records(piece, out)

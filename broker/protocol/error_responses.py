@@ -1,0 +1,325 @@
+"""Answers a whole request with one error, in the layout of the request's own version.
+
+Where a response has an error of its own at the top, it is told there; where it has not, on every
+topic, partition or resource that the request names, as Kafka does. What the request was is needed
+for the latter: without it (it could not be decoded) the answer names nothing.
+
+    frame = error_response(header.api_key, header.api_version, header.correlation_id,
+                           ErrorCode.UNKNOWN_SERVER_ERROR, request)
+
+``request`` is what the API's decoder returned: a ``hot`` request for Produce, Fetch, ListOffsets and
+Metadata, else a message of ``schema``. The caller keeps to the rule that Produce with ``acks=0`` is
+never answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.model.error_code import ErrorCode
+from broker.protocol import schema
+from broker.protocol.api_versions import SERVED, ApiKey, is_served
+from broker.protocol.hot import fetch, list_offsets, metadata, produce
+
+#: ``(version, correlation id, error code, message, request)`` to the whole frame.
+_Answer = Callable[[int, int, int, str | None, Any], bytes]
+
+
+def error_response(
+    api_key: int,
+    version: int,
+    correlation_id: int,
+    code: int,
+    request: Any = None,
+    message: str | None = None,
+) -> bytes:
+    """The frame that refuses the request; the version must be served (ApiVersions: any version).
+
+    ``message`` goes where the version has a place for it.
+    """
+    if api_key == ApiKey.API_VERSIONS and not is_served(api_key, version):
+        return unsupported_api_versions(correlation_id)
+    answer = _HOT.get(api_key)
+    if answer is not None:
+        return answer(version, correlation_id, code, message, request)
+    response = _ANSWERS[api_key](schema.response_types(api_key, version), code, message, request)
+    return schema.encode_response(api_key, version, correlation_id, response)
+
+
+def unsupported_api_versions(correlation_id: int) -> bytes:
+    """The answer to ApiVersions at a version that is not served (KIP-511).
+
+    Always of version 0, which any client can read, and with the versions of ApiVersions alone, so
+    that the client asks again at one of them on the same connection.
+    """
+    key = ApiKey.API_VERSIONS
+    types = schema.response_types(key, 0)
+    served = SERVED[key]
+    own = types.ApiVersion(
+        api_key=int(key), min_version=served.min_version, max_version=served.max_version
+    )
+    response = types.ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
+    return schema.encode_response(key, 0, correlation_id, response)
+
+
+# --- Hot requests -----------------------------------------------------------------------------
+
+
+def _produce(
+    version: int,
+    correlation_id: int,
+    code: int,
+    message: str | None,
+    request: produce.ProduceRequest | None,
+) -> bytes:
+    topics: list[produce.TopicResponse] = []
+    for key, partitions in request.topics if request else ():
+        topics.append((key, [(index, code, -1, -1, -1, None, message) for index, _ in partitions]))
+    return produce.encode_response(version, correlation_id, topics)
+
+
+def _fetch(
+    version: int,
+    correlation_id: int,
+    code: int,
+    _message: str | None,
+    request: fetch.FetchRequest | None,
+) -> bytes:
+    """Clients that know topic ids read the error at the top; older ones want it on each partition."""
+    topics: list[fetch.TopicResult] = []
+    if request and version < fetch.TOPIC_ID_FROM:
+        for key, partitions in request.topics:
+            results = [
+                fetch.FetchPartitionResult(partition.partition, code, aborted=())
+                for partition in partitions
+            ]
+            topics.append((key, results))
+    session_id = request.session_id if request else fetch.NO_SESSION
+    pieces = fetch.encode_response(version, correlation_id, 0, code, session_id, topics)
+    frame = pieces[0]
+    assert isinstance(frame, bytes)
+    assert len(pieces) == 1, "an error has no records"
+    return frame
+
+
+def _list_offsets(
+    version: int,
+    correlation_id: int,
+    code: int,
+    _message: str | None,
+    request: list_offsets.ListOffsetsRequest | None,
+) -> bytes:
+    topics = [
+        (name, [(index, code, -1, -1, -1) for index, _, _ in partitions])
+        for name, partitions in (request.topics if request else ())
+    ]
+    return list_offsets.encode_response(version, correlation_id, 0, topics)
+
+
+def _metadata(
+    version: int,
+    correlation_id: int,
+    code: int,
+    _message: str | None,
+    request: metadata.MetadataRequest | None,
+) -> bytes:
+    named = (request.topics if request else None) or []
+    fragments = [
+        metadata.encode_topic_fragment(version, metadata.MetadataTopic(name, topic_id, (), code))
+        for topic_id, name in named
+    ]
+    return metadata.encode_response(
+        version, correlation_id, 0, (), None, -1, fragments, error_code=code
+    )
+
+
+_HOT: dict[int, _Answer] = {
+    ApiKey.PRODUCE: _produce,
+    ApiKey.FETCH: _fetch,
+    ApiKey.LIST_OFFSETS: _list_offsets,
+    ApiKey.METADATA: _metadata,
+}
+
+
+# --- The rest ---------------------------------------------------------------------------------
+# One function per API: (types of the version, error code, message, request) to the response.
+
+
+def _sasl_handshake(types: Any, code: int, _message: str | None, _request: Any) -> Any:
+    return types.SaslHandshakeResponse(error_code=code, mechanisms=())
+
+
+def _api_versions(types: Any, code: int, _message: str | None, _request: Any) -> Any:
+    return types.ApiVersionsResponse(error_code=code, api_keys=(), throttle_time=0)
+
+
+def _create_topics(types: Any, code: int, message: str | None, request: Any) -> Any:
+    topics = [
+        types.CreatableTopicResult(
+            name=topic.name, topic_id=None, error_code=code, error_message=message, configs=()
+        )
+        for topic in (request.topics if request else ())
+    ]
+    return types.CreateTopicsResponse(throttle_time=0, topics=topics)
+
+
+def _delete_topics(types: Any, code: int, message: str | None, request: Any) -> Any:
+    named: list[tuple[str | None, Any]] = []
+    if request is not None:
+        if hasattr(request, "topic_names"):  # to version 5
+            named = [(name, None) for name in request.topic_names]
+        else:
+            named = [(topic.name, topic.topic_id) for topic in request.topics]
+    results = [
+        types.DeletableTopicResult(
+            name=name, topic_id=topic_id, error_code=code, error_message=message
+        )
+        for name, topic_id in named
+    ]
+    return types.DeleteTopicsResponse(throttle_time=0, responses=results)
+
+
+def _delete_records(types: Any, code: int, _message: str | None, request: Any) -> Any:
+    topics = [
+        types.DeleteRecordsTopicResult(
+            name=topic.name,
+            partitions=[
+                types.DeleteRecordsPartitionResult(
+                    partition_index=partition.partition_index, low_watermark=-1, error_code=code
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in (request.topics if request else ())
+    ]
+    return types.DeleteRecordsResponse(throttle_time=0, topics=topics)
+
+
+def _init_producer_id(types: Any, code: int, _message: str | None, _request: Any) -> Any:
+    return types.InitProducerIdResponse(
+        throttle_time=0, error_code=code, producer_id=-1, producer_epoch=-1
+    )
+
+
+def _offset_for_leader_epoch(types: Any, code: int, _message: str | None, request: Any) -> Any:
+    topics = [
+        types.OffsetForLeaderTopicResult(
+            topic=topic.topic,
+            partitions=[
+                types.EpochEndOffset(error_code=code, partition=partition.partition)
+                for partition in topic.partitions
+            ],
+        )
+        for topic in (request.topics if request else ())
+    ]
+    return types.OffsetForLeaderEpochResponse(throttle_time=0, topics=topics)
+
+
+def _describe_configs(types: Any, code: int, message: str | None, request: Any) -> Any:
+    results = [
+        types.DescribeConfigsResult(
+            error_code=code,
+            error_message=message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=(),
+        )
+        for resource in (request.resources if request else ())
+    ]
+    return types.DescribeConfigsResponse(throttle_time=0, results=results)
+
+
+def _alter_configs(types: Any, code: int, message: str | None, request: Any) -> Any:
+    return types.AlterConfigsResponse(
+        throttle_time=0, responses=_altered_resources(types, code, message, request)
+    )
+
+
+def _incremental_alter_configs(types: Any, code: int, message: str | None, request: Any) -> Any:
+    return types.IncrementalAlterConfigsResponse(
+        throttle_time=0, responses=_altered_resources(types, code, message, request)
+    )
+
+
+def _altered_resources(types: Any, code: int, message: str | None, request: Any) -> list[Any]:
+    return [
+        types.AlterConfigsResourceResponse(
+            error_code=code,
+            error_message=message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource in (request.resources if request else ())
+    ]
+
+
+def _describe_log_dirs(types: Any, code: int, _message: str | None, _request: Any) -> Any:
+    return types.DescribeLogDirsResponse(throttle_time=0, error_code=code, results=())
+
+
+def _create_partitions(types: Any, code: int, message: str | None, request: Any) -> Any:
+    results = [
+        types.CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message)
+        for topic in (request.topics if request else ())
+    ]
+    return types.CreatePartitionsResponse(throttle_time=0, results=results)
+
+
+def _describe_cluster(types: Any, code: int, message: str | None, _request: Any) -> Any:
+    return types.DescribeClusterResponse(
+        throttle_time=0, error_code=code, error_message=message, cluster_id="", brokers=()
+    )
+
+
+def _describe_producers(types: Any, code: int, message: str | None, request: Any) -> Any:
+    topics = [
+        types.TopicResponse(
+            name=topic.name,
+            partitions=[
+                types.PartitionResponse(
+                    partition_index=index,
+                    error_code=code,
+                    error_message=message,
+                    active_producers=(),
+                )
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in (request.topics if request else ())
+    ]
+    return types.DescribeProducersResponse(throttle_time=0, topics=topics)
+
+
+def _list_config_resources(types: Any, code: int, _message: str | None, _request: Any) -> Any:
+    return types.ListConfigResourcesResponse(throttle_time=0, error_code=code, config_resources=())
+
+
+def _describe_topic_partitions(types: Any, code: int, _message: str | None, request: Any) -> Any:
+    topics = [
+        types.DescribeTopicPartitionsResponseTopic(
+            error_code=code, name=topic.name, topic_id=None, partitions=()
+        )
+        for topic in (request.topics if request else ())
+    ]
+    return types.DescribeTopicPartitionsResponse(throttle_time=0, topics=topics)
+
+
+_ANSWERS: dict[int, Callable[[Any, int, str | None, Any], Any]] = {
+    ApiKey.SASL_HANDSHAKE: _sasl_handshake,
+    ApiKey.API_VERSIONS: _api_versions,
+    ApiKey.CREATE_TOPICS: _create_topics,
+    ApiKey.DELETE_TOPICS: _delete_topics,
+    ApiKey.DELETE_RECORDS: _delete_records,
+    ApiKey.INIT_PRODUCER_ID: _init_producer_id,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
+    ApiKey.DESCRIBE_CONFIGS: _describe_configs,
+    ApiKey.ALTER_CONFIGS: _alter_configs,
+    ApiKey.DESCRIBE_LOG_DIRS: _describe_log_dirs,
+    ApiKey.CREATE_PARTITIONS: _create_partitions,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
+    ApiKey.DESCRIBE_CLUSTER: _describe_cluster,
+    ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
+    ApiKey.LIST_CONFIG_RESOURCES: _list_config_resources,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
+}
