@@ -9,19 +9,33 @@ a new ``BrokerConfig``; nothing here is ever changed in place.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from broker.config.broker_keys import BROKER_KEYS, find_broker_key, is_dynamic
-from broker.config.definition import ConfigError, ConfigValue
+from broker.config.broker_checks import (
+    check_dynamic,
+    check_dynamic_names,
+    check_together,
+    parse_overrides,
+)
+from broker.config.broker_keys import BROKER_KEYS, find_broker_key, synonyms_of
+from broker.config.definition import ConfigError, ConfigValue, Scope
 from broker.config.listeners import (
     Listener,
     check_distinct_ports,
     parse_listeners,
     parse_protocol_map,
 )
+from broker.config.properties import parse_properties
+from broker.model.error_code import ErrorCode
+
+__all__ = [
+    "BrokerConfig",
+    "parse_properties",
+    "resolve_broker_config",
+    "validate_broker_dynamic",
+]
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
@@ -40,7 +54,11 @@ class BrokerConfig:
     static: Mapping[str, str]
     dynamic_default: Mapping[str, str]
     dynamic_broker: Mapping[str, str]
-    #: Dynamic settings that were stored but cannot be used; the server logs them.
+    #: The three maps in one, the stronger over the weaker.
+    given: Mapping[str, str]
+    #: Every setting's value, parsed; of settings in several units the finest holds the effect.
+    values: Mapping[str, ConfigValue]
+    #: Stored dynamic settings that cannot be used; the server logs them.
     ignored: tuple[ConfigError, ...]
 
     node_id: int
@@ -118,13 +136,10 @@ class BrokerConfig:
     broker_heartbeat_interval_ms: int
     broker_session_timeout_ms: int
 
-    def text(self, name: str) -> str | None:
-        """The strongest text given for ``name``, or its default. Synonyms are not asked."""
-        for given in (self.dynamic_broker, self.dynamic_default, self.static):
-            if name in given:
-                return given[name]
-        key = find_broker_key(name)
-        return None if key is None else key.default
+    @property
+    def without_effect(self) -> tuple[str, ...]:
+        """Settings that were given, differ from the default and do nothing: worth a warning."""
+        return tuple(sorted(name for name, text in self.given.items() if _does_nothing(name, text)))
 
 
 #: Fields whose name is not simply the setting's with underscores for dots.
@@ -149,91 +164,82 @@ def resolve_broker_config(
     static = _with_both_ids(static)
     _check_static(static)
     ignored: list[ConfigError] = []
-    default_map = _usable(dynamic_default or {}, ignored)
-    broker_map = _usable(dynamic_broker or {}, ignored)
-    merged = {**static, **default_map, **broker_map}
+    default = _usable(dynamic_default or {}, ignored)
+    single = _usable(dynamic_broker or {}, ignored)
+    while True:
+        try:
+            return _build(static, default, single, tuple(ignored))
+        except ConfigError as error:
+            if not default and not single:
+                raise
+            ignored.append(error)
+            # What contradicts the rest cannot be told; the weaker layer gets a second chance.
+            default, single = (default, {}) if single else ({}, {})
+
+
+def validate_broker_dynamic(
+    overrides: Mapping[str, str], per_broker: bool, broker: BrokerConfig | None = None
+) -> None:
+    """Raise ConfigError unless ``overrides`` may be all dynamic settings of this broker, or of the
+    cluster. With ``broker``, contradictions with its other settings are found as well.
+    """
+    check_dynamic_names(overrides, per_broker)
+    if broker is None:
+        return
+    default = broker.dynamic_default if per_broker else overrides
+    single = overrides if per_broker else broker.dynamic_broker
+    try:
+        after = _build(broker.static, default, single, ())
+        check_dynamic(after.values, overrides)
+    except ConfigError as error:
+        raise ConfigError(error.name, error.reason, ErrorCode.INVALID_REQUEST) from None
+
+
+def _build(
+    static: Mapping[str, str],
+    default: Mapping[str, str],
+    single: Mapping[str, str],
+    ignored: tuple[ConfigError, ...],
+) -> BrokerConfig:
+    given = _merge(static, default, single)
     values = {
-        name: key.check(merged[name]) if name in merged else key.parse(key.default)
+        name: key.check(given[name]) if name in given else key.parse(key.default)
         for name, key in BROKER_KEYS.items()
     }
+    values |= _effective_times(values)
+    listeners = _effective_listeners(values)
+    check_together(values, listeners["listeners"])
     typed: dict[str, Any] = {}
     for field in fields(BrokerConfig):
         setting = _FIELD_SETTINGS.get(field.name, field.name.replace("_", "."))
         if setting in values:
             typed[field.name] = values[setting]
-    typed |= _effective_times(values)
-    typed |= _effective_listeners(values)
+    typed |= listeners
     typed["log_dirs"] = values["log.dirs"] or values["log.dir"]
-    typed["max_connections_per_ip_overrides"] = _parse_overrides(
+    typed["max_connections_per_ip_overrides"] = parse_overrides(
         str(values["max.connections.per.ip.overrides"])
     )
-    _check_together(values, typed)
     return BrokerConfig(
         static=static,
-        dynamic_default=default_map,
-        dynamic_broker=broker_map,
-        ignored=tuple(ignored),
+        dynamic_default=dict(default),
+        dynamic_broker=dict(single),
+        given=given,
+        values=values,
+        ignored=ignored,
         **typed,
     )
 
 
-def validate_broker_dynamic(
-    overrides: Mapping[str, str | None], per_broker: bool, broker: BrokerConfig | None = None
-) -> None:
-    """Raise ConfigError unless ``overrides`` may be the dynamic settings of a broker or the cluster.
-
-    With ``broker``, contradictions with its other settings are found as well.
-    """
-    raise NotImplementedError
-
-
-def parse_properties(text: str) -> dict[str, str]:
-    """The settings of a Java ``.properties`` text, its escapes and continued lines included."""
-    settings: dict[str, str] = {}
-    for line in _logical_lines(text):
-        match = _KEY_END.search(line)
-        if match is None:
-            settings[_unescape(line)] = ""
-        else:
-            key = line[: match.start()] + match.group(1)
-            settings[_unescape(key)] = _unescape(line[match.end() :])
-    return settings
-
-
-#: The first blank, = or : that no backslash protects; blanks around one = or : belong to it.
-_KEY_END = re.compile(r"(?<!\\)((?:\\\\)*)(?:[ \t\f]*[=:][ \t\f]*|[ \t\f]+)")
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-
-
-def _logical_lines(text: str) -> list[str]:
-    """Lines without comments and blanks in front; one that ends in a lone backslash goes on."""
-    lines: list[str] = []
-    pending: str | None = None
-    for raw in re.split(r"\r\n|\n|\r", text):
-        line = raw.lstrip(" \t\f")
-        if pending is None and (not line or line[0] in "#!"):
-            continue
-        line = (pending or "") + line
-        backslashes = len(line) - len(line.rstrip("\\"))
-        if backslashes % 2:
-            pending = line[:-1]
-        else:
-            pending = None
-            lines.append(line)
-    if pending:
-        lines.append(pending)
-    return lines
-
-
-def _unescape(text: str) -> str:
-    def replace(match: re.Match[str]) -> str:
-        code = match.group(1)
-        if len(code) == 5:
-            return chr(int(code[1:], 16))
-        return _ESCAPED.get(code, code)
-
-    return _ESCAPE.sub(replace, text)
+def _merge(*layers: Mapping[str, str]) -> dict[str, str]:
+    """Later layers are stronger, and what they give silences its synonyms in weaker ones."""
+    merged: dict[str, str] = {}
+    for layer in layers:
+        for name in layer:
+            for synonym in synonyms_of(name) if name in BROKER_KEYS else ():
+                if synonym not in layer:
+                    merged.pop(synonym, None)
+        merged.update(layer)
+    return merged
 
 
 def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
@@ -258,20 +264,27 @@ def _suggestion(name: str) -> str:
     return f": did you mean {close[0]}?" if close else ""
 
 
-def _usable(given: Mapping[str, str], ignored: list[ConfigError]) -> dict[str, str]:
+def _usable(stored: Mapping[str, str], ignored: list[ConfigError]) -> dict[str, str]:
     usable: dict[str, str] = {}
-    for name, text in given.items():
+    for name, text in stored.items():
+        key = find_broker_key(name)
         try:
-            key = find_broker_key(name)
             if key is not None:
                 key.check(text)
-                if not is_dynamic(name):
-                    raise ConfigError(name, f"{name} cannot be changed while the broker runs")
+                if key.scope is Scope.READ_ONLY and name in BROKER_KEYS:
+                    raise ConfigError(name, f"Only the settings file can change {name}")
         except ConfigError as error:
             ignored.append(error)
         else:
             usable[name] = text
     return usable
+
+
+def _does_nothing(name: str, text: str) -> bool:
+    key = find_broker_key(name)
+    if key is None:
+        return True
+    return not key.has_effect and key.parse(text) != key.parse(key.default)
 
 
 def _effective_times(values: Mapping[str, ConfigValue]) -> dict[str, int]:
@@ -282,14 +295,14 @@ def _effective_times(values: Mapping[str, ConfigValue]) -> dict[str, int]:
         (values["log.retention.hours"], _HOUR_MS),
     )
     return {
-        "log_retention_ms": max(retention, -1),
-        "log_roll_ms": _first_given(
+        "log.retention.ms": max(retention, -1),
+        "log.roll.ms": _first_given(
             (values["log.roll.ms"], 1), (values["log.roll.hours"], _HOUR_MS)
         ),
-        "log_roll_jitter_ms": _first_given(
+        "log.roll.jitter.ms": _first_given(
             (values["log.roll.jitter.ms"], 1), (values["log.roll.jitter.hours"], _HOUR_MS)
         ),
-        "log_flush_interval_ms": _first_given(
+        "log.flush.interval.ms": _first_given(
             (values["log.flush.interval.ms"], 1), (values["log.flush.scheduler.interval.ms"], 1)
         ),
     }
@@ -305,17 +318,26 @@ def _first_given(*choices: tuple[ConfigValue, int]) -> int:
 def _effective_listeners(
     values: Mapping[str, ConfigValue],
 ) -> dict[str, tuple[Listener, ...]]:
+    """Without the listeners of a KRaft controller, which a settings file of Kafka's may name."""
     protocols = parse_protocol_map(str(values["listener.security.protocol.map"]))
-    texts = values["listeners"]
-    assert isinstance(texts, tuple)
-    listeners = parse_listeners("listeners", texts, protocols)
-    check_distinct_ports("listeners", listeners)
-    advertised_texts = values["advertised.listeners"]
-    advertised: tuple[Listener, ...] = ()
-    if isinstance(advertised_texts, tuple):
-        advertised = parse_listeners("advertised.listeners", advertised_texts, protocols)
-        _check_advertised(advertised, listeners)
+    controllers = {name.upper() for name in _items(values["controller.listener.names"])}
+    for name in controllers:
+        protocols.setdefault(name, "PLAINTEXT")
+    everything = parse_listeners("listeners", _items(values["listeners"]), protocols)
+    check_distinct_ports("listeners", everything)
+    listeners = tuple(item for item in everything if item.name not in controllers)
+    if not listeners:
+        raise ConfigError("listeners", "listeners: all of them are for controllers")
+    texts = _items(values["advertised.listeners"])
+    told = parse_listeners("advertised.listeners", texts, protocols)
+    advertised = tuple(item for item in told if item.name not in controllers)
+    _check_advertised(advertised, listeners)
     return {"listeners": listeners, "advertised_listeners": advertised}
+
+
+def _items(value: ConfigValue) -> tuple[str, ...]:
+    assert value is None or isinstance(value, tuple), value
+    return value or ()
 
 
 def _check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener, ...]) -> None:
@@ -328,73 +350,3 @@ def _check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listene
     for item in advertised:
         if item.host == "0.0.0.0":  # noqa: S104 - refused, not bound
             raise ConfigError(setting, f"{setting}: nobody can connect to 0.0.0.0")
-
-
-def _parse_overrides(text: str) -> dict[str, int]:
-    """``max.connections.per.ip.overrides``: ``host:count,host:count``."""
-    setting = "max.connections.per.ip.overrides"
-    overrides: dict[str, int] = {}
-    for pair in filter(None, (part.strip() for part in text.split(","))):
-        host, colon, count = pair.rpartition(":")
-        if not colon or not re.fullmatch(r"[0-9]{1,9}", count.strip()):
-            raise ConfigError(setting, f"{setting}: '{pair}' is not of the form host:count")
-        overrides[host.strip()] = int(count)
-    return overrides
-
-
-def _check_together(values: Mapping[str, ConfigValue], typed: Mapping[str, Any]) -> None:
-    """What no single row can say. The same combinations stop Apache Kafka from starting."""
-    for name, broken, problem in _contradictions(values, typed):
-        if broken:
-            raise ConfigError(name, f"{name}: {problem}")
-
-
-def _contradictions(
-    values: Mapping[str, Any], typed: Mapping[str, Any]
-) -> list[tuple[str, bool, str]]:
-    idle_ms = values["connections.max.idle.ms"]
-    queued = values["queued.max.request.bytes"]
-    wait_ms = values["replica.fetch.wait.max.ms"]
-    threads = values["log.cleaner.threads"]
-    return [
-        ("broker.id", values["broker.id"] != values["node.id"], "must be equal to node.id"),
-        ("log.roll.ms", typed["log_roll_ms"] < 1, "must be at least 1"),
-        ("log.roll.jitter.ms", typed["log_roll_jitter_ms"] < 0, "must be at least 0"),
-        (
-            "log.retention.ms",
-            typed["log_retention_ms"] == 0,
-            "must be at least 1, or -1 for no limit",
-        ),
-        (
-            "log.cleaner.min.compaction.lag.ms",
-            values["log.cleaner.min.compaction.lag.ms"]
-            > values["log.cleaner.max.compaction.lag.ms"],
-            "must not exceed log.cleaner.max.compaction.lag.ms",
-        ),
-        (
-            "log.cleaner.dedupe.buffer.size",
-            threads > 0 and values["log.cleaner.dedupe.buffer.size"] // threads <= 1 << 20,
-            "must be more than 1 MiB for each of log.cleaner.threads",
-        ),
-        (
-            "replica.fetch.wait.max.ms",
-            wait_ms > values["replica.socket.timeout.ms"]
-            or wait_ms > values["replica.lag.time.max.ms"],
-            "must not exceed replica.socket.timeout.ms and replica.lag.time.max.ms",
-        ),
-        (
-            "queued.max.request.bytes",
-            0 < queued < values["socket.request.max.bytes"],
-            "must be at least socket.request.max.bytes, or -1 for no limit",
-        ),
-        (
-            "max.connections.per.ip",
-            values["max.connections.per.ip"] == 0 and not typed["max_connections_per_ip_overrides"],
-            "can be 0 only together with max.connections.per.ip.overrides",
-        ),
-        (
-            "connection.failed.authentication.delay.ms",
-            0 <= idle_ms <= values["connection.failed.authentication.delay.ms"],
-            "must be less than connections.max.idle.ms",
-        ),
-    ]

@@ -40,14 +40,37 @@ SUBJECTS: dict[str, tuple[ConfigKey, ...]] = {
 
 BROKER_KEYS: dict[str, ConfigKey] = {key.name: key for keys in SUBJECTS.values() for key in keys}
 
-#: Kept in the dynamic settings only: no row of Kafka's static table, so DescribeConfigs shows them
-#: only when they were set.
+#: Kept among the dynamic settings only: DescribeConfigs shows them when they were set.
 DYNAMIC_ONLY = frozenset(
     {
         "follower.replication.throttled.rate",
         "leader.replication.throttled.rate",
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
+)
+
+#: Key and trust stores: while the broker runs, each listener has its own.
+ONLY_PER_LISTENER = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+
+#: Dynamic in Kafka, but sockets of ours are opened once.
+ONLY_AT_START = frozenset({"listeners", "listener.security.protocol.map"})
+
+#: Behind a listener's name, these three may be set for all brokers at once.
+_CLUSTER_WIDE_PER_LISTENER = frozenset(
+    {"max.connection.creation.rate", "max.connections", "num.network.threads"}
 )
 
 _LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]*\.(.*)")
@@ -84,7 +107,19 @@ def find_broker_key(name: str) -> ConfigKey | None:
     return None if base is None else BROKER_KEYS.get(base)
 
 
-def is_dynamic(name: str) -> bool:
-    """Whether ``name`` may be changed while the broker runs."""
-    key = find_broker_key(name)
-    return key is not None and key.scope is not Scope.READ_ONLY
+def is_per_broker(name: str) -> bool:
+    """Whether ``name`` may be set dynamically for single brokers only."""
+    key = BROKER_KEYS.get(name)
+    if key is not None:
+        return key.scope is Scope.PER_BROKER
+    base = without_listener_prefix(name)
+    return base is not None and base not in _CLUSTER_WIDE_PER_LISTENER
+
+
+def synonyms_of(name: str) -> tuple[str, ...]:
+    """The settings that are asked in turn for the value of ``name``."""
+    key = BROKER_KEYS.get(name)
+    if key is not None:
+        return key.synonyms or (name,)
+    base = without_listener_prefix(name)
+    return (name,) if base is None else (name, base)

@@ -22,6 +22,9 @@ ConfigValue = bool | int | float | str | tuple[str, ...] | None
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
+#: Kafka's bound for one value, in characters.
+LONGEST_VALUE = 32767
+
 
 class ConfigError(KafkaError):
     """A setting is unknown, or its value cannot be taken. ``reason`` is a sentence for people."""
@@ -30,6 +33,12 @@ class ConfigError(KafkaError):
         super().__init__(code, reason)
         self.name = name
         self.reason = reason
+
+
+def check_length(name: str, text: str) -> None:
+    """Refuse a text that clients may not store."""
+    if len(text) > LONGEST_VALUE:
+        raise ConfigError(name, f"The value of {name} is longer than {LONGEST_VALUE} characters")
 
 
 class ConfigType(IntEnum):
@@ -124,7 +133,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class DistinctItems:
-    """A list without empty or repeated items, of ``words`` if any are given."""
+    """A list without empty items, of ``words`` if any are given; ``parse`` drops repeated items."""
 
     words: tuple[str, ...] = ()
     may_be_empty: bool = True
@@ -136,8 +145,6 @@ class DistinctItems:
         assert isinstance(value, tuple), value
         if not value and not self.may_be_empty:
             return "must not be empty"
-        if len(set(value)) != len(value):
-            return "must not name an item twice"
         for item in value:
             if not item:
                 return "must not have an empty item"
@@ -224,10 +231,12 @@ class ConfigKey:
         value = _PARSERS[self.type](trimmed)
         if isinstance(value, _NotAValue):
             raise ConfigError(self.name, self._refusal(text, _EXPECTED[self.type]))
+        if isinstance(self.validator, DistinctItems) and isinstance(value, tuple):
+            return tuple(dict.fromkeys(value))
         return value
 
     def check(self, text: str | None) -> ConfigValue:
-        """``parse``, and the validator has nothing against it."""
+        """``parse``, and the validator has nothing against it. Repeated items are dropped."""
         value = self.parse(text)
         problem = None if self.validator is None else self.validator.problem(value)
         if problem is not None:
@@ -247,7 +256,8 @@ _NOT_A_VALUE = _NotAValue()
 
 #: Java's String.trim takes away everything up to the space; Python's strip has another idea.
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+#: Java takes the digits of every script, and so does ``int``.
+_INTEGER = re.compile(r"[+-]?\d+")
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
 _COMMA = re.compile(r"\s*,\s*", re.ASCII)
 
@@ -272,6 +282,11 @@ def _parse_double(text: str) -> float | _NotAValue:
     if len(text) > 400 or not _DOUBLE.fullmatch(text):
         return _NOT_A_VALUE
     return float(text.rstrip("fFdD") if text[-1] not in "yN" else text)
+
+
+def split_items(text: str) -> tuple[str, ...]:
+    """The items of a list as they were written, repeated ones included."""
+    return _parse_list(text.strip(_JAVA_BLANKS))
 
 
 def _parse_list(text: str) -> tuple[str, ...]:

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 from broker.config.broker_config import BrokerConfig, resolve_broker_config
-from broker.config.definition import ConfigError, ConfigValue
-from broker.config.topic_keys import BROKER_SYNONYM_UNITS, TOPIC_KEYS
+from broker.config.definition import ConfigError, ConfigValue, check_length
+from broker.config.topic_keys import TOPIC_KEYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,10 @@ class TopicConfig:
 
 
 def resolve_topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
-    """Raises ConfigError if an override's value is invalid; unknown names are passed over,
+    """Raises ConfigError if an override's value is invalid.
 
-    because a log directory of another version of Kafka may have brought them along."""
+    Unknown names are passed over: another version of Kafka may have brought them along.
+    """
     known = tuple(sorted((name, text) for name, text in overrides.items() if name in TOPIC_KEYS))
     return _resolve(known, broker)
 
@@ -82,7 +83,10 @@ def validate_topic_overrides(overrides: Mapping[str, str | None], broker: Broker
     missing = sorted(name for name, text in overrides.items() if text is None)
     if missing:
         raise ConfigError(missing[0], f"No value given for {', '.join(missing)}")
-    values = _values({name: text for name, text in overrides.items() if text is not None}, broker)
+    given = {name: text for name, text in overrides.items() if text is not None}
+    for name, text in given.items():
+        check_length(name, text)
+    values = topic_values(given, broker)
     minimum, maximum = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     assert isinstance(minimum, int)
     assert isinstance(maximum, int)
@@ -97,7 +101,7 @@ def validate_topic_overrides(overrides: Mapping[str, str | None], broker: Broker
 
 @lru_cache(maxsize=1024)
 def _resolve(overrides: tuple[tuple[str, str], ...], broker: BrokerConfig) -> TopicConfig:
-    values = _values(dict(overrides), broker)
+    values = topic_values(dict(overrides), broker)
     typed: dict[str, Any] = {}
     for field in fields(TopicConfig):
         setting = field.name.replace("_", ".")
@@ -109,8 +113,8 @@ def _resolve(overrides: tuple[tuple[str, str], ...], broker: BrokerConfig) -> To
     return TopicConfig(**typed)
 
 
-def _values(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, ConfigValue]:
-    """All settings of a topic, parsed and checked."""
+def topic_values(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, ConfigValue]:
+    """All settings of a topic, parsed and checked; ``overrides`` are of known names."""
     values = dict(_broker_defaults(broker))
     for name, text in overrides.items():
         values[name] = TOPIC_KEYS[name].check(text)
@@ -120,17 +124,10 @@ def _values(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, Con
 @lru_cache(maxsize=8)
 def _broker_defaults(broker: BrokerConfig) -> dict[str, ConfigValue]:
     """What a topic without overrides gets on ``broker``."""
-    return {name: key.parse(_default_text(name, broker)) for name, key in TOPIC_KEYS.items()}
-
-
-def _default_text(name: str, broker: BrokerConfig) -> str | None:
-    key = TOPIC_KEYS[name]
-    for synonym in key.synonyms:
-        text = broker.text(synonym)
-        if text is not None:
-            unit = BROKER_SYNONYM_UNITS.get(synonym, 1)
-            return text if unit == 1 else str(int(text) * unit)
-    return key.default
+    return {
+        name: broker.values[key.synonyms[0]] if key.synonyms else key.parse(key.default)
+        for name, key in TOPIC_KEYS.items()
+    }
 
 
 #: A topic without overrides on a broker without settings, for tests and tools.

@@ -1,8 +1,8 @@
 """The table of topic settings of Apache Kafka 4.4, and ours (prefix ``odradek.``).
 
 ``TOPIC_KEYS`` holds every name that a topic may override. ``synonyms`` of a row name the broker
-settings that give the default, the strongest first; ``hours`` and ``minutes`` among them are
-converted where they are read (``BROKER_SYNONYM_UNITS``).
+settings that give the default, the strongest first, some of them in other units
+(``UNITS_MS``).
 """
 
 from __future__ import annotations
@@ -142,7 +142,8 @@ _TABLE = (
         "internal.segment.bytes",
         INT,
         None,
-        "Segment size without a lower limit, for tests; stronger than segment.bytes.",
+        "Segment size without segment.bytes' lower limit, for tests; the stronger of the two.",
+        Range(1),
         has_effect=True,
         is_internal=True,
     ),
@@ -363,7 +364,7 @@ _TABLE = (
 TOPIC_KEYS: dict[str, ConfigKey] = {key.name: key for key in _TABLE}
 
 #: Milliseconds in one unit of the broker settings that are given in hours or minutes.
-BROKER_SYNONYM_UNITS = {
+UNITS_MS = {
     "log.retention.minutes": 60_000,
     "log.retention.hours": 3_600_000,
     "log.roll.hours": 3_600_000,
