@@ -41,6 +41,7 @@ class Broker(Protocol):
     def address(self) -> Address: ...
     @property
     def pid(self) -> int: ...
+    def prepare(self) -> None: ...
     def launch(self) -> None: ...
     def stop(self) -> None: ...
     def kill9(self) -> None: ...
@@ -52,12 +53,17 @@ class Kafka(apache.ApacheKafka):
 
     name = "kafka"
 
+    def prepare(self) -> None:
+        """Kafka wants its directory formatted by a tool, once: not a part of its start."""
+        if not (self.data / "meta.properties").exists():
+            # One argument: an id may begin with a dash.
+            cluster_id = f"--cluster-id={apache.new_cluster_id()}"
+            arguments = ["format", cluster_id, "-c", self._write_settings()]
+            apache.run_tool("kafka.tools.StorageTool", arguments).ok()
+
     def launch(self) -> None:
         assert self.process is None
         settings = self._write_settings()
-        if not (self.data / "meta.properties").exists():
-            format_arguments = ["format", "-t", apache.new_cluster_id(), "-c", settings]
-            apache.run_tool("kafka.tools.StorageTool", format_arguments).ok()
         command = ["java", *KAFKA_JVM, f"-Dlog4j2.configurationFile={apache.LOG_SETTINGS}"]
         command += ["-cp", apache.class_path(self._libs, with_log=True), "kafka.Kafka"]
         with self.output.open("ab") as output:
@@ -75,6 +81,9 @@ class Odradek(odradek.OdradekBroker):
     """Our broker, as `odradek serve --only broker` starts it."""
 
     name = "odradek"
+
+    def prepare(self) -> None:
+        """Odradek makes its directory at its first start."""
 
     def launch(self) -> None:
         assert self.process is None
@@ -105,6 +114,7 @@ def create(name: str, directory: Path) -> Broker:
 
 def start(broker: Broker, ready: Callable[[Address], bool] = wire.answers) -> float:
     """Start, and return the seconds until `ready` first said yes."""
+    broker.prepare()
     started = time.perf_counter()
     broker.launch()
     process = broker.process

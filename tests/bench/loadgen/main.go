@@ -191,7 +191,11 @@ func run(o *options) (any, error) {
 		if err := createTopic(c, o.topicName, o.parts, o.configs); err != nil {
 			return nil, err
 		}
-		return describe(findTopic(c, o.topicName))
+		t, err := findTopic(c, o.topicName)
+		if err == nil {
+			err = awaitServing(c, t)
+		}
+		return describe(t, err)
 	case "topic":
 		return describe(findTopic(c, o.topicName))
 	case "delete":

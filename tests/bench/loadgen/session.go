@@ -88,8 +88,11 @@ func pollWorker(options *options) worker {
 			return nil, err
 		}
 		c.request.minBytes = 1
+		if err := c.readLoop(options.warmup()); err != nil {
+			return nil, err
+		}
+		*c.own = tally{}
 		ready()
-		c.own.records, c.own.bytes = 0, 0
 		return c.own, c.readLoop(options.limit())
 	}
 }

@@ -131,6 +131,26 @@ func createTopic(c *client, name string, partitions int, configs []string) error
 	return d.err
 }
 
+// awaitServing asks for a byte of every partition until none refuses: Kafka names a leader in Metadata a moment before
+// that leader takes requests, and this generator counts a refusal as a failure.
+func awaitServing(c *client, t topic) error {
+	layout := newFetchLayout(11)
+	request := fetchRequest{maxBytes: 1, sessionEpoch: sessionlessEpoch}
+	for i := 0; i < t.partitions; i++ {
+		request.partitions = append(request.partitions, fetchPartition{int32(i), 0, 1})
+	}
+	for deadline := time.Now().Add(topicTimeout); ; time.Sleep(50 * time.Millisecond) {
+		answer, err := c.ask(layout.frame(t, &request))
+		if err != nil {
+			return err
+		}
+		_, err = layout.parse(answer, func(*fetched) error { return nil })
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
 func deleteTopic(c *client, name string) error {
 	e := newRequest(apiDeleteTopics, 6, true)
 	e.array(1)

@@ -1,0 +1,172 @@
+"""From rounds to a table: medians, ratios, bars, and docs/benchmarks.md."""
+
+import os
+import platform
+import re
+import statistics
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.bench.brokers import KAFKA_JVM, Kafka, Odradek
+from tests.bench.line import Bar, BarKind, Figure, Line, Scale
+
+HEADINGS = ("line", "Apache Kafka 4.4", "Odradek", "ratio", "bar", "met", "loop lag p99.9")
+KAFKA, ODRADEK = Kafka.name, Odradek.name
+
+
+@dataclass(slots=True)
+class LineResult:
+    """The rounds of one line, by broker; `loop_lag_ms` is Odradek's, and `failures` says what went wrong."""
+
+    line: Line
+    rounds: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    loop_lag_ms: list[float] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def median(self, broker: str, figure: Figure) -> float | None:
+        values = [values[figure.key] for values in self.rounds.get(broker, ())]
+        return statistics.median(values) if values else None
+
+    def is_met(self, figure: Figure) -> bool | None:
+        """None where nothing is owed."""
+        if figure.bar is None:
+            return None
+        odradek = self.median(ODRADEK, figure)
+        return odradek is not None and figure.bar.is_met(self.median(KAFKA, figure), odradek)
+
+
+def format_value(value: float | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    return f"{value:,.{digits}f} {unit}".strip()
+
+
+def format_ratio(ratio: float) -> str:
+    return f"{ratio:.2g}x" if ratio >= 1 else f"1/{1 / ratio:.2g}" if ratio > 0 else "0"
+
+
+def format_bar(bar: Bar | None, unit: str) -> str:
+    if bar is None:
+        return "-"
+    if bar.kind is BarKind.VALUE_AT_MOST:
+        return f"at most {format_value(bar.limit, unit)}"
+    words = "at least" if bar.kind is BarKind.RATIO_AT_LEAST else "at most"
+    return f"{words} {format_ratio(bar.limit)}"
+
+
+def row(result: LineResult, figure: Figure, *, is_first: bool) -> tuple[str, ...]:
+    kafka, odradek = result.median(KAFKA, figure), result.median(ODRADEK, figure)
+    title = result.line.title + (f": {figure.title}" if figure.title else "")
+    ratio = "-" if not kafka or odradek is None else format_ratio(odradek / kafka)
+    met = {None: "-", True: "yes", False: "NO"}[result.is_met(figure)]
+    lags = result.loop_lag_ms if is_first else []
+    return (
+        f"`{result.line.name}` {title}",
+        format_value(kafka, figure.unit),
+        format_value(odradek, figure.unit),
+        ratio,
+        format_bar(figure.bar, figure.unit),
+        met,
+        format_value(statistics.median(lags), "ms") if lags else "-",
+    )
+
+
+def table(results: Iterable[LineResult]) -> str:
+    """Markdown, padded so that it also reads on a terminal."""
+    rows: list[tuple[str, ...]] = [HEADINGS]
+    for result in results:
+        rows += [
+            row(result, figure, is_first=figure is result.line.figures[0])
+            for figure in result.line.figures
+        ]
+    widths = [max(len(cells[i]) for cells in rows) for i in range(len(HEADINGS))]
+    lines = [
+        "| " + " | ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) + " |" for r in rows
+    ]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(lines)
+
+
+def failures(results: Iterable[LineResult]) -> list[str]:
+    return [
+        f"{result.line.name} on {broker}: {reason}"
+        for result in results
+        for broker, reason in result.failures.items()
+    ]
+
+
+def missed(results: Iterable[LineResult]) -> list[str]:
+    return [
+        f"{result.line.name}{f' ({figure.title})' if figure.title else ''}"
+        for result in results
+        for figure in result.line.figures
+        if result.is_met(figure) is False
+    ]
+
+
+def first_match(pattern: str, text: str) -> str:
+    found = re.search(pattern, text, re.MULTILINE)
+    return found[1] if found else "unknown"
+
+
+def machine_facts() -> dict[str, str]:
+    """What the figures depend on; nothing that names this machine."""
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
+    memory_kb = first_match(r"^MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())
+    return {
+        "cores": str(os.cpu_count()),
+        "processor": first_match(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text()),
+        "memory": f"{int(memory_kb) / 2**20:.0f} GiB",
+        "Linux": ".".join(platform.release().split(".")[:2]),
+        "Python": platform.python_version(),
+        "Java": first_match(r'version "([^"]+)"', java),
+    }
+
+
+DOCUMENT = """\
+# Benchmarks
+
+Made by `{command}`. Apache Kafka 4.4 and Odradek run on the same machine in the same run; every line is alternated
+between them ({rounds} rounds, {seconds:g} s each where time is the measure), never both under load at once; the table
+shows medians. Ratio is Odradek / Kafka. Ratios hold better than absolute figures: run it where you will run Odradek.
+
+{facts}
+
+{table}
+
+{verdict}
+
+## How it is measured
+
+- The load comes from `tests/bench/loadgen`, a small Go program that sends prebuilt record batches and reads raw
+  answers over loopback, because Java and librdkafka cost more CPU than a broker does. It checks every answer (error
+  codes, order, whole batches). Generator and broker share the cores.
+- Closed loops keep 5 requests in flight on a connection. Offered rates are open loops: latency counts from the
+  scheduled time, so a stall does not hide the requests that it delays. Records are uncompressed, acks=1.
+- Apache Kafka runs as one KRaft node with the settings of its start script: `{jvm}`. Both brokers
+  get a few seconds of load before the first line, and {warmup:g} s of the same work before each measurement.
+- Memory: Kafka's resident memory; Odradek's anonymous and shared memory (`RssAnon` + `RssShmem`), since pages of
+  mapped log segments are page cache. In the line of 5,000 partitions it is resident memory on both sides.
+- Start: from the creation of the process until a Metadata answer names the broker; with 5,000 partitions until a
+  stored record of the last partition was fetched. `kill -9` comes right after the last append, with nothing flushed.
+- Cold data: while the consumer reads, its topic's pages are dropped from the page cache every 50 ms.
+- Loop lag: how late Odradek's event loop ran its timers during the line, 99.9th percentile.
+"""
+
+
+def document(results: list[LineResult], scale: Scale, command: str, facts: dict[str, str]) -> str:
+    not_met = missed(results)
+    verdict = "Every bar is met." if not not_met else f"Not met: {', '.join(not_met)}."
+    return DOCUMENT.format(
+        command=command,
+        rounds=scale.rounds,
+        seconds=scale.seconds,
+        warmup=scale.warmup_seconds,
+        facts="\n".join(f"- {name}: {value}" for name, value in facts.items()),
+        table=table(results),
+        verdict=verdict,
+        jvm=" ".join(KAFKA_JVM),
+    )
