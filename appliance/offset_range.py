@@ -11,7 +11,6 @@ exclusive. Pure: the caller brings the clock and the offsets of the log.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -42,8 +41,11 @@ class Bound:
     anchor: Anchor
     number: int = 0
 
-    def resolve(self, log_start: int, log_end: int, offset_at: Callable[[int], int]) -> int:
-        """The offset meant, inside the log; ``offset_at(ms)`` is -1 when no record is so young."""
+    def resolve(self, log_start: int, log_end: int, offset_at_time: int = -1) -> int:
+        """The offset meant, inside the log.
+
+        ``offset_at_time``: the first offset at or after this bound's time, -1 when there is none.
+        """
         match self.anchor:
             case Anchor.START:
                 found = log_start
@@ -56,8 +58,7 @@ class Bound:
             case Anchor.OFFSET:
                 found = self.number
             case Anchor.TIME:
-                found = offset_at(self.number)
-                found = log_end if found < 0 else found
+                found = log_end if offset_at_time < 0 else offset_at_time
         return min(max(found, log_start), log_end)
 
 

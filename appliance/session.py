@@ -110,17 +110,17 @@ class Session:
         sys.stderr.flush()
 
     def confirm(self, what: str, word: str) -> None:
-        """Have a destructive step confirmed by typing ``word``, unless --yes was given."""
+        """Have a destructive step (``delete topic x``) confirmed by typing ``word``, or by --yes."""
         if self.assume_yes:
             return
         if not sys.stdin.isatty():
             raise CommandError(
-                f"{what} needs a confirmation, and there is no terminal to ask on",
+                f"to {what} needs a confirmation, and there is no terminal to ask on",
                 hint="Add --yes if you mean it.",
                 code="NOT_CONFIRMED",
                 exit_code=EXIT_USAGE,
             )
-        sys.stderr.write(f"{what}. Type {word!r} to confirm: ")
+        sys.stderr.write(f"About to {what}. Type {word} to confirm: ")
         sys.stderr.flush()
         if sys.stdin.readline().strip() != word:
             raise CommandError("not confirmed, nothing was changed", code="NOT_CONFIRMED")

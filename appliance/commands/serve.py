@@ -32,6 +32,7 @@ from appliance.supervisor.serve_lock import (
     FILE_NAME,
     DataDirectoryTaken,
     ServeLock,
+    broker_lock_holder,
     is_locked,
     read_holder,
 )
@@ -198,11 +199,13 @@ def _await_free_port(session: Session, address: tuple[str, int], data_directory:
         problem = _bind_problem(address)
         if problem is None:
             return
-        has_predecessor = is_locked(data_directory / "logs" / ".lock")
-        if problem.errno != errno.EADDRINUSE or not has_predecessor or time.monotonic() > deadline:
+        predecessor = broker_lock_holder(data_directory / "logs" / ".lock")
+        if problem.errno != errno.EADDRINUSE or predecessor is None or time.monotonic() > deadline:
             break
         if not is_waiting:
-            session.note("the broker of an earlier serve is still stopping, waiting for it")
+            session.note(
+                f"the broker of an earlier serve (process {predecessor}) still stops, waiting"
+            )
             is_waiting = True
         time.sleep(0.1)
     host, port = address

@@ -6,14 +6,20 @@ holder wrote into the file is for the message of the one who comes second.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
+import struct
+import time
 from pathlib import Path
 from typing import Any
 
 FILE_NAME = "serve.lock"
+TAKE_ATTEMPTS = 3
+ATTEMPT_PAUSE_S = 0.05
+"""A look at the lock (``is_locked``) holds it for an instant; that must not stop a start."""
+_FLOCK = struct.Struct("@hhqqi")
+"""``struct flock`` of Linux on 64-bit machines."""
 
 
 class DataDirectoryTaken(Exception):
@@ -36,11 +42,12 @@ class ServeLock:
         path = data_directory / FILE_NAME
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            _lock_or_raise(descriptor)
+        except BlockingIOError:
             os.close(descriptor)
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise DataDirectoryTaken(read_holder(path)) from None
+            raise DataDirectoryTaken(read_holder(path)) from None
+        except OSError:
+            os.close(descriptor)
             raise
         lock = cls(descriptor)
         lock.describe(about)
@@ -55,6 +62,18 @@ class ServeLock:
         os.close(self._descriptor)
 
 
+def _lock_or_raise(descriptor: int) -> None:
+    for attempt in range(TAKE_ATTEMPTS):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if attempt == TAKE_ATTEMPTS - 1:
+                raise
+            time.sleep(ATTEMPT_PAUSE_S)
+        else:
+            return
+
+
 def read_holder(path: Path) -> dict[str, Any]:
     """What the holder says of itself; empty when it cannot be read."""
     try:
@@ -65,16 +84,32 @@ def read_holder(path: Path) -> dict[str, Any]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether some process holds a lock on this file, flock or POSIX (as a JVM takes)."""
+    """Whether a ``serve`` holds this file. Asks by a shared lock, held for no time."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return True
     finally:
         os.close(descriptor)
     return False
+
+
+def broker_lock_holder(path: Path) -> int | None:
+    """Process that holds a broker's ``.lock``, a POSIX lock; only asks, never takes it."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, asked)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    kind, _, _, _, pid = _FLOCK.unpack(answer)
+    return None if kind == fcntl.F_UNLCK else int(pid)

@@ -1,0 +1,171 @@
+"""``odradek topic create``, ``alter`` and ``delete``: each item's result is a row of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import click
+
+from appliance.failure import ItemError
+from appliance.options import KEY_VALUE, TOPIC, command, pass_session
+from appliance.output import Column, Report, Table
+from appliance.session import Session
+from appliance.topics import choose_names, compile_pattern, require_names
+from dashboard.cluster import ConfigChange, ConfigOperation, KafkaFailure
+
+STATUS_COLUMNS = (Column("topic"), Column("status", "status"))
+
+
+@command("create", has_kafka_format=True)
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("-p", "--partitions", type=click.IntRange(1), help="Default: the broker's.")
+@click.option("-r", "--replicas", type=click.IntRange(1), help="Default: the broker's.")
+@click.option(
+    "-c", "--topic-config", "configs", type=KEY_VALUE, multiple=True, metavar="K=V", help="Setting."
+)
+@click.option("--if-not-exists", is_flag=True, help="A topic that exists is left as it is.")
+@click.option("-d", "--dry-run", is_flag=True, help="Ask the broker, change nothing.")
+@pass_session
+def create(
+    session: Session,
+    names: tuple[str, ...],
+    partitions: int | None,
+    replicas: int | None,
+    configs: tuple[tuple[str, str], ...],
+    if_not_exists: bool,
+    dry_run: bool,
+) -> int:
+    """Create topics."""
+    outcomes = session.gateway().create_topics(
+        list(dict.fromkeys(names)),
+        partitions=partitions or -1,
+        replication_factor=replicas or -1,
+        configs=dict(configs),
+        validate_only=dry_run,
+    )
+    accepted = ("TOPIC_ALREADY_EXISTS",) if if_not_exists else ()
+    done = "OK (dry run)" if dry_run else "OK"
+    return _emit(session, outcomes, done=done, accepted=accepted, kafka_words="Created topic {}.")
+
+
+@command("alter", has_kafka_format=True)
+@click.argument("names", nargs=-1, required=True, type=TOPIC, metavar="TOPIC...")
+@click.option("-s", "--set", "sets", type=KEY_VALUE, multiple=True, metavar="K=V", help="Set.")
+@click.option("--delete", "deletes", multiple=True, metavar="K", help="Back to the default.")
+@click.option(
+    "--append", "appends", type=KEY_VALUE, multiple=True, metavar="K=V", help="To a list."
+)
+@click.option(
+    "--subtract", "subtracts", type=KEY_VALUE, multiple=True, metavar="K=V", help="From a list."
+)
+@click.option("--partitions", type=click.IntRange(1), metavar="N", help="New total of partitions.")
+@click.option("-d", "--dry-run", is_flag=True, help="Ask the broker, change nothing.")
+@pass_session
+def alter(
+    session: Session,
+    names: tuple[str, ...],
+    sets: tuple[tuple[str, str], ...],
+    deletes: tuple[str, ...],
+    appends: tuple[tuple[str, str], ...],
+    subtracts: tuple[tuple[str, str], ...],
+    partitions: int | None,
+    dry_run: bool,
+) -> int:
+    """Change settings, add partitions."""
+    changes = config_changes(sets, deletes, appends, subtracts)
+    if not changes and partitions is None:
+        raise click.UsageError("nothing to do: give --set, --delete or --partitions")
+    gateway = session.gateway()
+    outcomes: dict[str, KafkaFailure | None] = dict.fromkeys(names)
+    if changes:
+        asked = dict.fromkeys(outcomes, changes)
+        outcomes = gateway.alter_topic_configs(asked, validate_only=dry_run)
+    if partitions is not None:
+        for name, failure in list(outcomes.items()):
+            # After a refused setting the topic is left alone altogether.
+            if failure is None:
+                outcomes[name] = gateway.create_partitions(name, partitions, validate_only=dry_run)
+    done = "OK (dry run)" if dry_run else "OK"
+    return _emit(session, outcomes, done=done, kafka_words=None)
+
+
+def config_changes(
+    sets: Sequence[tuple[str, str]],
+    deletes: Sequence[str],
+    appends: Sequence[tuple[str, str]] = (),
+    subtracts: Sequence[tuple[str, str]] = (),
+) -> list[ConfigChange]:
+    """Options of a command as changes, in a fixed order."""
+    return [
+        *(ConfigChange(key, ConfigOperation.SET, value) for key, value in sets),
+        *(ConfigChange(key, ConfigOperation.DELETE) for key in deletes),
+        *(ConfigChange(key, ConfigOperation.APPEND, value) for key, value in appends),
+        *(ConfigChange(key, ConfigOperation.SUBTRACT, value) for key, value in subtracts),
+    ]
+
+
+@command("delete", has_kafka_format=True)
+@click.argument("names", nargs=-1, type=TOPIC, metavar="[TOPIC]...")
+@click.option("-r", "--regex", metavar="REGEX", help="Topics whose whole name matches.")
+@click.option("--if-exists", is_flag=True, help="A topic that does not exist is no error.")
+@click.option("-d", "--dry-run", is_flag=True, help="Only say what would be deleted.")
+@pass_session
+def delete(
+    session: Session,
+    names: tuple[str, ...],
+    regex: str | None,
+    if_exists: bool,
+    dry_run: bool,
+) -> int:
+    """Delete topics and their records, after the name was typed (or with --yes)."""
+    require_names(names, regex)
+    if regex is not None:
+        compile_pattern(regex)
+    gateway = session.gateway()
+    chosen = choose_names(gateway, names, regex)
+    if not chosen:
+        session.note("no topic matches, nothing to delete")
+        return _emit(session, {})
+    if dry_run:
+        outcomes = {
+            name: view if isinstance(view, KafkaFailure) else None
+            for name, view in gateway.topics(chosen).items()
+        }
+    else:
+        confirm_topics(session, "delete", chosen)
+        outcomes = gateway.delete_topics(chosen)
+    accepted = ("UNKNOWN_TOPIC_OR_PARTITION",) if if_exists else ()
+    done = "OK (dry run)" if dry_run else "OK"
+    return _emit(session, outcomes, done=done, accepted=accepted, kafka_words=None)
+
+
+def confirm_topics(session: Session, verb: str, names: Sequence[str]) -> None:
+    """The name itself for one topic, the count for several."""
+    if len(names) == 1:
+        session.confirm(f"{verb} topic {names[0]}", names[0])
+        return
+    listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+    session.confirm(f"{verb} {len(names)} topics ({listed})", str(len(names)))
+
+
+def _emit(
+    session: Session,
+    outcomes: Mapping[str, KafkaFailure | None],
+    *,
+    done: str = "OK",
+    accepted: Sequence[str] = (),
+    kafka_words: str | None = None,
+) -> int:
+    rows, errors, words = [], [], []
+    for name, failure in outcomes.items():
+        if failure is None:
+            rows.append({"topic": name, "status": done})
+            if kafka_words is not None:
+                words.append(kafka_words.format(name) + "\n")
+        elif failure.code in accepted:
+            rows.append({"topic": name, "status": f"OK ({failure.code})"})
+        else:
+            rows.append({"topic": name, "status": failure.code})
+            errors.append(ItemError.of(failure, topic=name))
+    text = "".join(words) if session.format == "kafka" else None
+    return session.emit(Report([Table(STATUS_COLUMNS, rows)], errors, text=text))
