@@ -8,6 +8,6 @@ Record data is never counted: it stays a slice of the frame.
 from __future__ import annotations
 
 #: Array elements and tagged fields in one request, at all levels together.
-MAX_REQUEST_ELEMENTS = 200_000
+MAX_REQUEST_ELEMENTS = 100_000
 #: Tagged fields in one section of a header or of a hot request. Kafka 4.4 knows at most three.
 MAX_TAGGED_FIELDS = 64
