@@ -12,7 +12,8 @@ from typing import Any
 from tests.bench.brokers import Address
 
 SOURCE = Path(__file__).with_name("loadgen")
-BINARY = Path(__file__).resolve().parents[2] / ".cache" / "loadgen"
+CACHE = Path(__file__).resolve().parents[2] / ".cache"
+BINARY = CACHE / "loadgen"
 RUN_LIMIT_SECONDS = 900
 
 
@@ -27,7 +28,7 @@ def binary() -> Path:
     if not BINARY.exists() or BINARY.stat().st_mtime < newest:
         if not os.access(go, os.X_OK):
             raise GeneratorError("Go 1.21 or newer builds the load generator, and there is none")
-        BINARY.parent.mkdir(exist_ok=True)
+        CACHE.mkdir(exist_ok=True)
         command = [go, "build", "-o", str(BINARY), "."]
         subprocess.run(command, cwd=SOURCE, check=True, stdin=subprocess.DEVNULL)
         os.utime(BINARY)  # a build from Go's cache keeps its old time
