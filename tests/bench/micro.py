@@ -153,6 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.micro", description=__doc__)
     parser.add_argument("--only", default="*", help="a pattern, such as 'produce*'")
     options = parser.parse_args()
+    generator.CACHE.mkdir(exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="micro-", dir=generator.CACHE))
     try:
         for name, function in all_cases(directory):
