@@ -182,7 +182,7 @@ _TABLE = (
         "max.decompressed.message.bytes",
         INT,
         str(_LARGEST_ARRAY),
-        "Largest size that a compressed batch may have once it is decompressed.",
+        "Largest size that a record of a compressed batch may have once it is decompressed.",
         Range(1, _LARGEST_ARRAY),
         synonyms=("max.decompressed.message.bytes",),
         has_effect=True,
@@ -254,6 +254,7 @@ _TABLE = (
         "false",
         "Whether a new segment's file gets its full size at once.",
         synonyms=("log.preallocate",),
+        note="Never done: unwritten extents stall appends.",
     ),
     ConfigKey(
         "remote.copy.lag.bytes",

@@ -1,0 +1,27 @@
+"""Write the generated pages under docs/. Run by `make docs`; a test compares what is there.
+
+    python -m tests.support.generate_docs
+
+A page is a function that returns its text; add it to PAGES.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from broker.config.documentation import configuration_page
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+PAGES: dict[str, Callable[[], str]] = {
+    "configuration.md": configuration_page,
+}
+
+
+def main() -> None:
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page(), encoding="utf-8")
+        print(f"docs/{name}")
+
+
+if __name__ == "__main__":
+    main()
