@@ -15,12 +15,16 @@ from functools import partial
 from pathlib import Path
 
 from broker.clock import SystemClock
+from broker.config.topic_config import DEFAULT_TOPIC_CONFIG
 from broker.model.file_region import FileRegion
+from broker.model.ids import TopicPartition
 from broker.protocol.hot import fetch, metadata, produce
 from broker.records.builder import build_batch
 from broker.records.header import compute_crc, peek_header, stamp, walk_headers
 from broker.records.record import Record
 from broker.records.validation import ProduceRules, check_header, needs_walk, walk
+from broker.storage.filesystem import RealFileSystem
+from broker.storage.log_manager import LogManager
 from tests.bench import generator
 from tests.support import wire
 
@@ -29,6 +33,7 @@ Case = tuple[str, Callable[[], object]]
 TOPIC_ID = uuid.UUID(int=7)
 SHAPES = {"1 x 100 B": (1, 100), "100 x 100 B": (100, 100), "600 x 1,000 B": (600, 1000)}
 REPEATS = 5
+REPEAT_SECONDS = 0.03  # appends of 600 KB fill 100 MB in it
 
 
 def make_batch(count: int, value_bytes: int) -> bytearray:
@@ -135,17 +140,43 @@ def metadata_cases() -> Iterator[Case]:
     yield "metadata v12 encode, 5,000 partitions in a cached fragment", encode
 
 
+def storage_cases(directory: Path) -> Iterator[Case]:
+    """Appends and reads of a log in the page cache: plain (`pwrite`) and with a mapped tail."""
+    clock = SystemClock()
+    now_ms = clock.wall_ms()
+    for how, may_map in (("pwrite", False), ("map", True)):
+        path = directory / how
+        path.mkdir()
+        manager = LogManager(
+            [str(path)], RealFileSystem(), clock, cluster_id="bench", node_id=1, may_map=may_map
+        )
+        manager.open(lambda topic_partition, topic_id: DEFAULT_TOPIC_CONFIG)
+        for shape, (count, size) in SHAPES.items():
+            topic_partition = TopicPartition(f"topic-{count}", 0)
+            log = manager.get_or_create(topic_partition, TOPIC_ID, DEFAULT_TOPIC_CONFIG)
+            batch = make_batch(count, size)
+            header = peek_header(batch)
+            append = partial(log.append_as_leader, memoryview(batch), header, 0, now_ms)
+            yield f"storage append ({how}), {shape}", append
+            middle, end = log.log_end_offset // 2, log.log_end_offset
+            read = partial(log.read, middle, 1 << 20, end, True)
+            yield f"storage read of 1 MiB ({how}), {shape}", read
+        manager.close(clean=False)
+
+
 def all_cases(directory: Path) -> Iterator[Case]:
     yield from record_cases()
     yield from produce_cases()
     yield from fetch_cases()
     yield from metadata_cases()
+    yield from storage_cases(directory)
 
 
 def microseconds(function: Callable[[], object]) -> float:
     timer = timeit.Timer(function)
-    count, _ = timer.autorange()
-    count = max(1, count // 4)
+    count = 1
+    while (seconds := timer.timeit(count)) < REPEAT_SECONDS:
+        count = max(2 * count, int(count * REPEAT_SECONDS / max(seconds, 1e-9)))
     return min(timer.repeat(REPEATS, count)) / count * 1e6
 
 
