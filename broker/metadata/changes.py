@@ -55,6 +55,10 @@ class BrokerRegistered(NamedTuple):
     broker: BrokerImage
 
 
+class BrokerGone(NamedTuple):
+    broker_id: BrokerId
+
+
 class ProducerIdsAllocated(NamedTuple):
     next_producer_id: int
 
@@ -72,6 +76,7 @@ Change: TypeAlias = (
     | TopicConfigsChanged
     | BrokerConfigsChanged
     | BrokerRegistered
+    | BrokerGone
     | ProducerIdsAllocated
     | ControllerElected
 )

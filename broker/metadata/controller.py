@@ -23,6 +23,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from broker.clock import Clock
 from broker.config.broker_config import BrokerConfig
@@ -36,11 +37,15 @@ from broker.metadata.changes import (
     TopicCreated,
     TopicDeleted,
 )
+from broker.metadata.configs import judge_alteration, judge_replacement, named_twice
 from broker.metadata.election import Election, elect
 from broker.metadata.image import BrokerImage, ClusterImage, Endpoint, PartitionImage, TopicImage
 from broker.metadata.load import read_image
 from broker.metadata.pipeline import Pipeline, Step, Steps, failure_of
 from broker.metadata.requests import (
+    AlteredConfig,
+    ConfigAlteration,
+    ConfigReplacement,
     CreatedTopic,
     DeletedTopic,
     GrownTopic,
@@ -63,8 +68,10 @@ from broker.metadata.store import (
     Outcome,
     Post,
 )
-from broker.metadata.topic_names import CollisionIndex
+from broker.metadata.topic_names import CLUSTER_METADATA_TOPIC, CollisionIndex
 from broker.metadata.topics import (
+    added_partition_count,
+    asked_partition_count,
     deletion_disabled,
     duplicated,
     find_topic,
@@ -87,11 +94,20 @@ MAX_PRODUCER_ID = 2**63 - 1
 #: Kafka keeps the first hundred ids for itself (the metadata topic, log directories).
 LAST_RESERVED_ID = 99
 
+#: Partitions that one request may create, and nodes of any kind, as in Kafka.
+MAX_PARTITIONS = 10_000
+MAX_RECORDS = 10_000
+
 #: Partitions that one turn of the loop creates, deletes or changes (one topic may have more).
 SLICE_PARTITIONS = 128
 
+#: Resources of AlterConfigs that one turn of the loop judges.
+SLICE_RESOURCES = 32
+
 #: Partitions that are kept to be shared between topics.
 MAX_SHARED = 4096
+
+A = TypeVar("A", ConfigAlteration, ConfigReplacement)
 
 
 class Controller:
@@ -184,6 +200,36 @@ class Controller:
 
         self._pipeline.ask(self._create_partitions(topics, validate_only), refused, done)
 
+    def alter_configs(
+        self,
+        resources: Sequence[ConfigReplacement],
+        validate_only: bool,
+        done: Callable[[list[AlteredConfig]], None],
+    ) -> None:
+        """AlterConfigs; the results are in the order of ``resources``."""
+        self._alter(resources, self._judge_replacement, validate_only, done)
+
+    def incremental_alter_configs(
+        self,
+        resources: Sequence[ConfigAlteration],
+        validate_only: bool,
+        done: Callable[[list[AlteredConfig]], None],
+    ) -> None:
+        """IncrementalAlterConfigs; the results are in the order of ``resources``."""
+        self._alter(resources, self._judge_alteration, validate_only, done)
+
+    def _alter(
+        self,
+        resources: Sequence[A],
+        judge: Callable[[A], Change | None],
+        validate_only: bool,
+        done: Callable[[list[AlteredConfig]], None],
+    ) -> None:
+        def refused(error: ErrorCode, message: str) -> list[AlteredConfig]:
+            return [_not_altered(each, KafkaError(error, message)) for each in resources]
+
+        self._pipeline.ask(_alter_configs(resources, judge, validate_only), refused, done)
+
     def allocate_producer_ids(self, done: Callable[[ProducerIds], None]) -> None:
         """A block that no broker ever had, also not before a crash."""
 
@@ -258,16 +304,18 @@ class Controller:
         self, topics: Sequence[NewTopic], validate_only: bool
     ) -> Steps[CreatedTopic]:
         twice = duplicated(topic.name for topic in topics)
+        topics = [topic for topic in topics if topic.name not in twice]
+        excess = self._excess_of_new_topics(topics)
         step: Step[CreatedTopic] = Step([], [])
         size = 0
         for topic in topics:
-            if topic.name in twice:
-                continue
             try:
+                if excess is not None and topic.name != CLUSTER_METADATA_TOPIC:
+                    raise excess
                 made = self._judge_new_topic(topic)
             except KafkaError as error:
                 step.results.append(
-                    CreatedTopic(topic.name, error=error.code, message=error.message)
+                    CreatedTopic(topic.name, error=error.code, message=error.message or None)
                 )
                 continue
             step.results.append(_created(made))
@@ -282,6 +330,35 @@ class Controller:
             for name in sorted(twice)
         ]
         yield step
+
+    def _excess_of_new_topics(self, topics: Sequence[NewTopic]) -> KafkaError | None:
+        """Kafka's bounds on one request: on what is asked, and on what would be written."""
+        config = self._broker_config()
+        asked = {
+            topic.name: asked_partition_count(topic, config)
+            for topic in topics
+            if topic.name != CLUSTER_METADATA_TOPIC
+        }
+        if sum(asked.values()) > MAX_PARTITIONS:
+            return KafkaError(
+                ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
+            )
+        records = {
+            topic.name: 1 + asked.get(topic.name, 0) + len(topic.configs) for topic in topics
+        }
+        if sum(records.values()) <= MAX_RECORDS:
+            return None
+        # Rare: now it matters which of the topics are legal.
+        for topic in topics:
+            try:
+                self._judge_new_topic(topic)
+            except KafkaError:
+                del records[topic.name]
+        if sum(records.values()) <= MAX_RECORDS:
+            return None
+        return KafkaError(
+            ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
+        )
 
     def _judge_new_topic(self, topic: NewTopic) -> TopicImage:
         return judge_new_topic(
@@ -326,16 +403,19 @@ class Controller:
         self, requests: Sequence[MorePartitions], validate_only: bool
     ) -> Steps[GrownTopic]:
         twice = duplicated(request.name for request in requests)
+        requests = [request for request in requests if request.name not in twice]
+        image = self._pipeline.proposed
+        is_excess = sum(added_partition_count(image, r) for r in requests) > MAX_PARTITIONS
         step: Step[GrownTopic] = Step([], [_grown_twice(name) for name in sorted(twice)])
         size = 0
         for request in requests:
-            if request.name in twice:
-                continue
             try:
+                if is_excess:
+                    raise _EXCESS_OF_ADDED
                 added = judge_more_partitions(self._pipeline.proposed, request, self._dice)
             except KafkaError as error:
                 step.results.append(
-                    GrownTopic(request.name, error=error.code, message=error.message)
+                    GrownTopic(request.name, error=error.code, message=error.message or None)
                 )
                 continue
             step.results.append(GrownTopic(request.name))
@@ -346,6 +426,16 @@ class Controller:
                 yield step
                 step, size = Step([], []), 0
         yield step
+
+    def _judge_replacement(self, request: ConfigReplacement) -> Change | None:
+        return judge_replacement(
+            self._pipeline.proposed, request, self._broker_id, self._broker_config()
+        )
+
+    def _judge_alteration(self, request: ConfigAlteration) -> Change | None:
+        return judge_alteration(
+            self._pipeline.proposed, request, self._broker_id, self._broker_config()
+        )
 
     def _allocate_producer_ids(self) -> Steps[ProducerIds]:
         first = self._pipeline.proposed.next_producer_id
@@ -420,6 +510,39 @@ class Controller:
         return Check(znodes.CONTROLLER_EPOCH, self._epoch_version)
 
 
+def _alter_configs(
+    resources: Sequence[A], judge: Callable[[A], Change | None], validate_only: bool
+) -> Steps[AlteredConfig]:
+    twice = named_twice(resources)
+    step: Step[AlteredConfig] = Step([], [])
+    for resource in resources:
+        try:
+            if (resource.resource_type, resource.resource_name) in twice:
+                raise _RESOURCE_TWICE
+            change = judge(resource)
+        except KafkaError as error:
+            step.results.append(_not_altered(resource, error))
+            continue
+        step.results.append(AlteredConfig(resource.resource_type, resource.resource_name))
+        if change is not None and not validate_only:
+            step.changes.append(change)
+        if len(step.results) >= SLICE_RESOURCES:
+            yield step
+            step = Step([], [])
+    yield step
+
+
+_RESOURCE_TWICE = KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+
+
+def _not_altered(
+    resource: ConfigAlteration | ConfigReplacement, error: KafkaError
+) -> AlteredConfig:
+    return AlteredConfig(
+        resource.resource_type, resource.resource_name, error=error.code, message=error.message
+    )
+
+
 def _created(topic: TopicImage) -> CreatedTopic:
     return CreatedTopic(
         topic.name,
@@ -428,6 +551,12 @@ def _created(topic: TopicImage) -> CreatedTopic:
         len(topic.partitions[0].replicas),
         topic.configs,
     )
+
+
+_EXCESS_OF_ADDED = KafkaError(
+    ErrorCode.POLICY_VIOLATION,
+    "Excessively large number of additional partitions per request.",
+)
 
 
 def _grown_twice(name: str) -> GrownTopic:

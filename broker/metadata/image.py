@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import NamedTuple, assert_never
+from typing import Any, NamedTuple, assert_never
 
 from broker.metadata.changes import (
     BrokerConfigsChanged,
+    BrokerGone,
     BrokerRegistered,
     Change,
     ControllerElected,
@@ -157,20 +158,22 @@ class _Builder:
 
     def _apply_to_cluster(
         self,
-        change: BrokerConfigsChanged | BrokerRegistered | ProducerIdsAllocated | ControllerElected,
+        change: BrokerConfigsChanged
+        | BrokerRegistered
+        | BrokerGone
+        | ProducerIdsAllocated
+        | ControllerElected,
     ) -> None:
         fields = self._fields
         if isinstance(change, BrokerRegistered):
-            brokers = fields.get("brokers", self._image.brokers)
-            assert isinstance(brokers, Mapping)
-            fields["brokers"] = {**brokers, change.broker.broker_id: change.broker}
+            self._open("brokers")[change.broker.broker_id] = change.broker
+        elif isinstance(change, BrokerGone):
+            del self._open("brokers")[change.broker_id]
         elif isinstance(change, BrokerConfigsChanged):
             if change.broker_id is None:
                 fields["default_broker_configs"] = change.configs
-                return
-            configs = fields.get("broker_configs", self._image.broker_configs)
-            assert isinstance(configs, Mapping)
-            fields["broker_configs"] = {**configs, change.broker_id: change.configs}
+            else:
+                self._open("broker_configs")[change.broker_id] = change.configs
         elif isinstance(change, ProducerIdsAllocated):
             fields["next_producer_id"] = change.next_producer_id
         elif isinstance(change, ControllerElected):
@@ -178,6 +181,12 @@ class _Builder:
             fields["controller_epoch"] = change.controller_epoch
         else:
             assert_never(change)
+
+    def _open(self, name: str) -> dict[Any, Any]:
+        """A small map of the image, to be changed."""
+        found = self._fields.setdefault(name, dict(getattr(self._image, name)))
+        assert isinstance(found, dict)
+        return found
 
     def _open_topics(self) -> dict[str, TopicImage]:
         if self._topics is None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from broker.metadata.changes import Change
+from broker.metadata.differences import differences
 from broker.metadata.image import ClusterImage
 from broker.metadata.requests import Result, failed
 from broker.metadata.store import Done, Outcome, Post, RefusalReason, Refused, Unknown
@@ -114,8 +115,10 @@ class Pipeline:
         return self._proposed
 
     def start(self, image: ClusterImage) -> None:
+        """Take requests from now on. This first image is not published: it has no before."""
         self._is_stopped = False
-        self._replace_image(image)
+        self._image = image
+        self._restart_from(image)
         self._pump_soon()
 
     def ask(
@@ -221,21 +224,22 @@ class Pipeline:
     def _reloaded(self, image: ClusterImage | None) -> None:
         if image is None:
             self.stop("The metadata store cannot be read.")
-        else:
-            self._go_on(image)
+            return
+        changes = differences(self._image, image)
+        self._go_on(self._image.apply(changes) if changes else self._image)
 
     def _go_on(self, image: ClusterImage) -> None:
-        self._replace_image(image)
+        self._restart_from(image)
+        self._publish(image)
         self._is_draining = False
         finished, self._finished = self._finished, []
         for request in finished:
             request.done(request.results)
         self._pump_soon()
 
-    def _replace_image(self, image: ClusterImage) -> None:
+    def _restart_from(self, image: ClusterImage) -> None:
         self._proposed = image
         self._backend.reset(image)
-        self._publish(image)
 
     def stop(self, why: str) -> None:
         """No longer the controller: what was not judged is refused. ``start`` may follow."""

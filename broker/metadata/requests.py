@@ -88,6 +88,38 @@ class GrownTopic(Result):
     name: str
 
 
+#: Kinds of resources that have settings, by their numbers in the protocol.
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigAlteration:
+    """IncrementalAlterConfigs of one resource. ``changes``: (name, operation's number, value).
+
+    ``resource_name`` of a broker is its id, or empty for the settings of all brokers.
+    """
+
+    resource_type: int
+    resource_name: str
+    changes: Sequence[tuple[str, int, str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigReplacement:
+    """AlterConfigs of one resource: ``configs`` are all of its overrides from now on."""
+
+    resource_type: int
+    resource_name: str
+    configs: Sequence[tuple[str, str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredConfig(Result):
+    resource_type: int
+    resource_name: str
+
+
 @dataclass(frozen=True, slots=True)
 class ProducerIds(Result):
     """``count`` ids from ``first`` on belong to whoever asked."""

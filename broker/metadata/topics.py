@@ -27,6 +27,21 @@ def duplicated(names: Iterable[str]) -> set[str]:
     return {name for name, count in Counter(names).items() if count > 1}
 
 
+def asked_partition_count(topic: NewTopic, broker_config: BrokerConfig) -> int:
+    """How many partitions the topic would have, legal or not."""
+    if topic.assignments:
+        return len(topic.assignments)
+    if topic.partition_count == BROKER_DEFAULT:
+        return broker_config.num_partitions
+    return max(0, topic.partition_count)
+
+
+def added_partition_count(image: ClusterImage, request: MorePartitions) -> int:
+    """How many partitions would be added, legal or not."""
+    topic = image.topics.get(request.name)
+    return 0 if topic is None else max(0, request.partition_count - len(topic.partitions))
+
+
 def judge_new_topic(
     image: ClusterImage,
     topic: NewTopic,
@@ -155,9 +170,7 @@ def judge_more_partitions(
     """The partitions that may be added."""
     topic = image.topics.get(request.name)
     if topic is None:
-        raise KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
-        )
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     current = len(topic.partitions)
     if request.partition_count == current:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
@@ -220,7 +233,8 @@ def place_partitions(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {replication_factor} time(s): The target "
             f"replication factor of {replication_factor} cannot be reached because only "
-            f"{broker_count} broker(s) are registered.",
+            f"{broker_count} broker(s) are registered or some brokers have all their log "
+            "directories cordoned.",
         )
     candidates = [Candidate(broker.broker_id, broker.rack) for broker in image.brokers.values()]
     return place(candidates, partition_count, replication_factor, start_index, dice)
@@ -252,21 +266,37 @@ def name_once(
     image: ClusterImage, references: Sequence[TopicReference]
 ) -> Iterator[tuple[TopicReference, KafkaError | None]]:
     """Each topic to delete once; with an error if it was named twice, by name or by id or both."""
-    names = Counter(r.name for r in references if r.name is not None)
+    names = Counter(r.name for r in references if r.topic_id == ZERO_TOPIC_ID)
     ids = Counter(r.topic_id for r in references if r.name is None)
-    for reference in dict.fromkeys(references):
+    seen: set[TopicReference] = set()
+    for reference in references:
+        if reference in seen and not _is_contradiction(reference):
+            continue
+        seen.add(reference)
         name, topic_id = reference.name, reference.topic_id
-        problem = None
-        if name is not None and topic_id == ZERO_TOPIC_ID:
+        if _is_contradiction(reference):
+            yield reference, None  # ``find_topic`` says what is wrong
+        elif name is None:
+            topic = image.topics_by_id.get(topic_id)
+            if ids[topic_id] > 1:
+                yield reference, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+            elif topic is None or topic.name not in names:
+                yield reference, None
+        elif names[name] > 1:
+            yield reference, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        else:
             topic = image.topics.get(name)
-            if names[name] > 1:
-                problem = "Duplicate topic name."
-            elif topic is not None and topic.topic_id in ids:
-                problem = "The provided topic name maps to an ID that was already supplied."
-        elif name is None and topic_id != ZERO_TOPIC_ID and ids[topic_id] > 1:
-            problem = "Duplicate topic id."
-        error = None if problem is None else KafkaError(ErrorCode.INVALID_REQUEST, problem)
-        yield reference, error
+            yield reference, None if topic is None or topic.topic_id not in ids else _MAPS_TO_ID
+
+
+def _is_contradiction(reference: TopicReference) -> bool:
+    """Named in both ways, or in none."""
+    return (reference.name is None) == (reference.topic_id == ZERO_TOPIC_ID)
+
+
+_MAPS_TO_ID = KafkaError(
+    ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
+)
 
 
 def deletion_disabled() -> KafkaError:

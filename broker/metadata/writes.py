@@ -12,6 +12,7 @@ from typing import assert_never
 from broker.metadata import znodes
 from broker.metadata.changes import (
     BrokerConfigsChanged,
+    BrokerGone,
     BrokerRegistered,
     Change,
     ControllerElected,
@@ -72,8 +73,8 @@ def _operations(
         yield from _configs(znodes.broker_config_path(change.broker_id), known, change.configs)
     elif isinstance(change, ProducerIdsAllocated):
         yield _producer_ids(before.next_producer_id, change.next_producer_id, controller_id)
-    elif isinstance(change, BrokerRegistered | ControllerElected):
-        # Written before their change is known: both are the outcome of a write.
+    elif isinstance(change, BrokerRegistered | BrokerGone | ControllerElected):
+        # Read from the store, never written because of the change.
         return
     else:
         assert_never(change)
