@@ -8,8 +8,9 @@ tools compare: a default is a topic's own when the only broker setting given is 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY, find_broker_key, synonyms_of
@@ -43,52 +44,25 @@ def describe_topic(
     overrides: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
     """All settings of a topic, or those among ``names`` that exist."""
-    known = {name: text for name, text in overrides.items() if name in TOPIC_KEYS}
-    values = topic_values(known, broker)
-    shown = [name for name, key in TOPIC_KEYS.items() if not key.is_internal or name in known]
-    shown += [name for name in overrides if name not in TOPIC_KEYS]
-    entries = []
-    for name in _chosen(shown, names):
-        key = TOPIC_KEYS.get(name)
-        value = None if key is None else render(values[name])
-        synonyms = _broker_synonyms(key.synonyms[0], broker) if key and key.synonyms else ()
-        if name in overrides:
-            synonyms = ((name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG), *synonyms)
-        entries.append(_entry(name, key, value, synonyms, is_read_only=False))
-    return entries
+    entries = dict(_topic_defaults(broker))
+    for name, text in overrides.items():
+        entries[name] = _overridden(name, text, broker)
+    return _chosen(entries, names)
 
 
 def describe_created_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
     """The settings of a topic as a CreateTopics answer tells them: texts as given, no synonyms."""
-    shown = [name for name, key in TOPIC_KEYS.items() if not key.is_internal or name in overrides]
-    entries = []
-    for name in sorted(shown):
-        value, source = _as_given(TOPIC_KEYS[name], overrides, broker)
-        key = TOPIC_KEYS[name]
-        entries.append(ConfigEntry(name, value, source, False, False, key.type, key.doc, ()))
-    return entries
+    entries = dict(_created_defaults(broker))
+    for name, text in overrides.items():
+        entries[name] = _created_entry(name, text, ConfigSource.DYNAMIC_TOPIC_CONFIG)
+    return _chosen(entries, None)
 
 
 def describe_broker(
     broker: BrokerConfig, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
     """All settings of this broker, or those among ``names`` that exist."""
-    shown = [
-        name
-        for name, key in BROKER_KEYS.items()
-        if name in broker.given or not (key.is_internal or name in DYNAMIC_ONLY)
-    ]
-    shown += [name for name in broker.given if name not in BROKER_KEYS]
-    return [
-        _entry(
-            name,
-            find_broker_key(name),
-            _broker_value(name, broker),
-            _broker_synonyms(name, broker),
-            is_read_only=_is_read_only(name),
-        )
-        for name in _chosen(shown, names)
-    ]
+    return _chosen(_broker_entries(broker), names)
 
 
 def describe_cluster_default(
@@ -96,18 +70,79 @@ def describe_cluster_default(
 ) -> list[ConfigEntry]:
     """The dynamic settings of all brokers together (the broker resource without a name)."""
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-    entries = []
-    for name in _chosen(broker.dynamic_default, names):
+    entries = {}
+    for name, text in broker.dynamic_default.items():
         key = find_broker_key(name)
-        value = broker.dynamic_default[name] if key and not key.is_sensitive else None
+        value = text if key and not key.is_sensitive else None
         synonyms = tuple(item for item in _broker_synonyms(name, broker) if item[2] is source)
-        entries.append(_entry(name, key, value, synonyms, is_read_only=_is_read_only(name)))
-    return entries
+        entries[name] = _entry(name, key, value, synonyms, is_read_only=_is_read_only(name))
+    return _chosen(entries, names)
 
 
-def _chosen(shown: Iterable[str], names: Collection[str] | None) -> list[str]:
+def _chosen(entries: Mapping[str, ConfigEntry], names: Collection[str] | None) -> list[ConfigEntry]:
     """An empty list of names asks for everything, as no list does."""
-    return sorted(name for name in shown if not names or name in names)
+    if names:
+        return [entries[name] for name in sorted(set(names)) if name in entries]
+    return [entries[name] for name in sorted(entries)]
+
+
+# What does not depend on the topic is worked out once for each BrokerConfig: a client may describe
+# thousands of topics in one request.
+
+
+@lru_cache(maxsize=4)
+def _topic_defaults(broker: BrokerConfig) -> dict[str, ConfigEntry]:
+    values = topic_values({}, broker)
+    return {
+        name: _entry(name, key, render(values[name]), _inherited(key, broker), is_read_only=False)
+        for name, key in TOPIC_KEYS.items()
+        if not key.is_internal
+    }
+
+
+def _inherited(key: ConfigKey | None, broker: BrokerConfig) -> tuple[Synonym, ...]:
+    return _broker_synonyms(key.synonyms[0], broker) if key and key.synonyms else ()
+
+
+def _overridden(name: str, text: str, broker: BrokerConfig) -> ConfigEntry:
+    key = TOPIC_KEYS.get(name)
+    value = None if key is None else render(key.parse(text))
+    own: Synonym = (name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG)
+    return _entry(name, key, value, (own, *_inherited(key, broker)), is_read_only=False)
+
+
+@lru_cache(maxsize=4)
+def _created_defaults(broker: BrokerConfig) -> dict[str, ConfigEntry]:
+    return {
+        name: _created_entry(name, *_as_given(key, broker))
+        for name, key in TOPIC_KEYS.items()
+        if not key.is_internal
+    }
+
+
+def _created_entry(name: str, value: str | None, source: ConfigSource) -> ConfigEntry:
+    key = TOPIC_KEYS[name]
+    return ConfigEntry(name, value, source, False, False, key.type, key.doc, ())
+
+
+@lru_cache(maxsize=4)
+def _broker_entries(broker: BrokerConfig) -> dict[str, ConfigEntry]:
+    shown = [
+        name
+        for name, key in BROKER_KEYS.items()
+        if name in broker.given or not (key.is_internal or name in DYNAMIC_ONLY)
+    ]
+    shown += [name for name in broker.given if name not in BROKER_KEYS]
+    return {
+        name: _entry(
+            name,
+            find_broker_key(name),
+            _broker_value(name, broker),
+            _broker_synonyms(name, broker),
+            is_read_only=_is_read_only(name),
+        )
+        for name in shown
+    }
 
 
 def _entry(
@@ -170,11 +205,7 @@ _DEFAULTS = {
 }
 
 
-def _as_given(
-    key: ConfigKey, overrides: Mapping[str, str], broker: BrokerConfig
-) -> tuple[str | None, ConfigSource]:
-    if key.name in overrides:
-        return overrides[key.name], ConfigSource.DYNAMIC_TOPIC_CONFIG
+def _as_given(key: ConfigKey, broker: BrokerConfig) -> tuple[str | None, ConfigSource]:
     for layer, source in (
         (broker.dynamic_broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
         (broker.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
