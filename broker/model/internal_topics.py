@@ -1,0 +1,13 @@
+"""Topics that the broker itself writes to; clients see them marked as internal."""
+
+from __future__ import annotations
+
+from typing import Final
+
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
+
+
+def is_internal(name: str) -> bool:
+    return name in INTERNAL_TOPICS

@@ -1,0 +1,94 @@
+"""Work that would block the loop: run in threads, results come back as events.
+
+``Background`` is the port that the server fills in. ``FlushScheduler`` is group commit: one
+fdatasync at a time for each log, at most ``MAX_FLUSHES`` at once, and everything that was
+appended while one ran is covered by the next.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+from broker.model.errors import StorageError
+from broker.replication.partition import Partition
+from broker.storage.flush import FlushNeeded
+
+T = TypeVar("T")
+
+#: Files synced at the same time: more only queue up in the device.
+MAX_FLUSHES: Final = 8
+
+
+class Background(Protocol):
+    """Threads of the server. ``then(result, error)`` runs on the loop; one of both is None."""
+
+    def compute(
+        self, work: Callable[[], T], then: Callable[[T | None, Exception | None], None]
+    ) -> None:
+        """CPU work (codecs, record walks)."""
+        ...
+
+    def disk(
+        self, work: Callable[[], T], then: Callable[[T | None, Exception | None], None]
+    ) -> None:
+        """Blocking file work that nobody waits for in order (sync of rolled files, deletion)."""
+        ...
+
+    def flush(
+        self, work: Callable[[], T], then: Callable[[T | None, Exception | None], None]
+    ) -> None:
+        """fdatasync on behalf of ``FlushScheduler``."""
+        ...
+
+
+class FlushScheduler:
+    """Decides which log is synced next."""
+
+    def __init__(self, background: Background, on_failed: Callable[[StorageError], None]) -> None:
+        self._background = background
+        self._on_failed = on_failed
+        self._waiting: deque[Partition] = deque()
+        #: Partitions queued or running; True when another flush is wanted after the running one.
+        self._state: dict[Partition, bool] = {}
+        self._running = 0
+        self.flush_count = 0
+
+    def request(self, partition: Partition) -> None:
+        """Sync what ``partition`` has appended so far, soon."""
+        if partition in self._state:
+            self._state[partition] = True
+            return
+        self._state[partition] = False
+        self._waiting.append(partition)
+        self._pump()
+
+    def _pump(self) -> None:
+        while self._waiting and self._running < MAX_FLUSHES:
+            partition = self._waiting.popleft()
+            needed = partition.log.flush_target()
+            if needed is None:
+                del self._state[partition]
+                continue
+            self._state[partition] = False
+            self._running += 1
+            self.flush_count += 1
+            self._background.flush(needed.run, partial(self._on_done, partition, needed))
+
+    def _on_done(
+        self, partition: Partition, needed: FlushNeeded, _: None, error: Exception | None
+    ) -> None:
+        self._running -= 1
+        is_wanted_again = self._state.pop(partition)
+        try:
+            partition.log.on_flushed(needed, error)
+        except StorageError as failure:
+            # A failed fdatasync is final: the kernel has dropped the error with the dirty pages.
+            self._on_failed(failure)
+        else:
+            partition.advance_high_watermark()
+            if is_wanted_again:
+                self.request(partition)
+        self._pump()

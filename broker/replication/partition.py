@@ -1,0 +1,177 @@
+"""One partition that this broker leads: its log, its high watermark and who waits for it.
+
+Hot path: ``append`` runs once per batch and ``read`` once per fetched partition; both touch a
+few attributes around one call into ``storage``.
+
+On a single node the leader is the whole ISR, so the high watermark follows the log end offset,
+or the flushed offset when ``flush.messages`` is 1: then nothing becomes visible, and nothing is
+acknowledged, that a loss of power could take back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from broker.config.topic_config import TopicConfig
+from broker.model.error_code import ErrorCode
+from broker.model.errors import KafkaError
+from broker.model.ids import TopicId, TopicPartition
+from broker.records.header import BatchHeader
+from broker.records.validation import ProduceRules
+from broker.storage.append_info import AppendInfo
+from broker.storage.cold import ColdRead
+from broker.storage.log import Log
+from broker.storage.log_reader import LogRead
+
+if TYPE_CHECKING:
+    from broker.replication.delayed import DelayedFetch, DelayedProduce
+    from broker.replication.replica_manager import PendingAppend
+
+
+class Partition:
+    """Leader-side state of one partition."""
+
+    __slots__ = (
+        "_awaiting",
+        "fetch_waiters",
+        "high_watermark",
+        "is_closed",
+        "leader_epoch",
+        "log",
+        "pending_appends",
+        "rules",
+        "topic_id",
+        "topic_partition",
+        "version",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        log: Log,
+        leader_epoch: int,
+        rules: ProduceRules,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.rules = rules
+        self.is_closed = False
+        #: Offsets below it are committed: visible to consumers, never taken back.
+        self.high_watermark = 0
+        #: Raised by everything that a fetch could notice; lets sessions skip what did not change.
+        self.version = 0
+        #: Fetches that an append here may complete.
+        self.fetch_waiters: set[DelayedFetch] = set()
+        #: Appends in arrival order that wait for a record walk in a thread (empty nearly always).
+        self.pending_appends: deque[PendingAppend] = deque()
+        #: (required offset, operation) in ascending order: acknowledgements come in log order.
+        self._awaiting: deque[tuple[int, DelayedProduce]] = deque()
+        self.advance_high_watermark()
+
+    # -- write --------------------------------------------------------------------------------
+
+    def append(self, batch: memoryview | bytearray, header: BatchHeader, now_ms: int) -> AppendInfo:
+        """Append one checked batch; the caller performs ``AppendInfo``'s deferred work."""
+        info = self.log.append_as_leader(batch, header, self.leader_epoch, now_ms)
+        if not info.is_duplicate:
+            self.advance_high_watermark()
+        return info
+
+    @property
+    def is_flush_bound(self) -> bool:
+        """Whether acknowledgements wait for the disk (``flush.messages=1``)."""
+        return self.log.config.flush_messages == 1
+
+    def advance_high_watermark(self) -> None:
+        """Follow the log; wakes fetches and acknowledges produces that waited for it."""
+        log = self.log
+        reached = log.flushed_offset if self.is_flush_bound else log.log_end_offset
+        if reached <= self.high_watermark:
+            return
+        self.high_watermark = reached
+        log.set_high_watermark(reached)
+        self.touch()
+        awaiting = self._awaiting
+        while awaiting and awaiting[0][0] <= reached:
+            awaiting.popleft()[1].on_acknowledged(self)
+
+    def touch(self) -> None:
+        """Something that a fetch reports has changed."""
+        self.version += 1
+        if self.fetch_waiters:
+            for waiter in tuple(self.fetch_waiters):
+                waiter.wake()
+
+    def await_acknowledgement(self, offset: int, operation: DelayedProduce) -> None:
+        self._awaiting.append((offset, operation))
+
+    def forget_produce(self, operation: DelayedProduce) -> None:
+        self._awaiting = deque(entry for entry in self._awaiting if entry[1] is not operation)
+
+    # -- read ---------------------------------------------------------------------------------
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """KIP-320: refuse a client whose knowledge of the leader is older or newer than ours."""
+        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """End of what read_committed consumers see."""
+        return self.log.last_stable_offset(self.high_watermark)
+
+    def readable_end(self, is_read_committed: bool) -> int:
+        return self.last_stable_offset if is_read_committed else self.high_watermark
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the largest epoch that is not above ``leader_epoch``."""
+        if leader_epoch == self.leader_epoch:
+            return leader_epoch, self.log.log_end_offset
+        return self.log.end_offset_for_epoch(leader_epoch)
+
+    def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
+        """(epoch, end offset) when the reader's log is not a prefix of ours (KIP-595), else None."""
+        epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
+        if epoch < last_fetched_epoch or end_offset < fetch_offset:
+            return epoch, end_offset
+        return None
+
+    def read(
+        self, fetch_offset: int, max_bytes: int, end_offset: int, min_one_batch: bool
+    ) -> LogRead | ColdRead:
+        """Whole batches from ``fetch_offset`` up to ``end_offset``.
+
+        Raises ``KafkaError(OFFSET_OUT_OF_RANGE)`` outside of log start .. log end.
+        """
+        return self.log.read(fetch_offset, max_bytes, end_offset, min_one_batch)
+
+    # -- change -------------------------------------------------------------------------------
+
+    def set_config(self, config: TopicConfig, rules: ProduceRules) -> None:
+        self.rules = rules
+        self.log.set_config(config)
+        self.advance_high_watermark()
+
+    def delete_records(self, before_offset: int) -> int:
+        """Raise the log start offset; returns it. -1 means the high watermark (KIP-107)."""
+        target = self.high_watermark if before_offset == -1 else before_offset
+        if target < 0:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if self.log.set_log_start_offset(target):
+            self.touch()
+        return self.log.log_start_offset
+
+    def close(self) -> None:
+        """The partition is gone: whoever waits looks again and gets its error."""
+        self.is_closed = True
+        self.touch()
+        for _, operation in tuple(self._awaiting):
+            operation.on_acknowledged(self)
+        self._awaiting.clear()

@@ -1,0 +1,307 @@
+"""All partitions of this broker, and the way of a batch from a checked frame into a log.
+
+``ReplicaManager`` knows the topics that the cluster's metadata places here (the server tells it by
+``host_topic``, ``drop_topic``, ``set_topic_config``) and creates a partition's log when it is
+first used. It owns nothing of the network, and hands what would block to ``Background``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from broker.clock import Clock
+from broker.config.topic_config import TopicConfig
+from broker.model.error_code import ErrorCode
+from broker.model.errors import DiskFullError, KafkaError, StorageError
+from broker.model.ids import TopicId, TopicPartition
+from broker.records.header import BatchHeader, peek_header
+from broker.records.validation import (
+    InvalidBatch,
+    ProduceRules,
+    needs_walk,
+    walk,
+    walks_in_thread,
+)
+from broker.replication.background import Background, FlushScheduler
+from broker.replication.partition import Partition
+from broker.storage.append_info import AppendInfo
+from broker.storage.flush import FlushNeeded
+from broker.storage.log_manager import LogManager
+
+logger = logging.getLogger(__name__)
+
+AppendOutcome = AppendInfo | Exception
+
+
+class HostedTopic:
+    """A topic of which this broker leads partitions. ``partitions[i]`` is None until first used."""
+
+    __slots__ = ("config", "leader_epochs", "name", "partitions", "rules", "topic_id")
+
+    def __init__(
+        self,
+        name: str,
+        topic_id: TopicId,
+        leader_epochs: Sequence[int],
+        config: TopicConfig,
+        rules: ProduceRules,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.leader_epochs = list(leader_epochs)
+        self.config = config
+        self.rules = rules
+        self.partitions: list[Partition | None] = [None] * len(leader_epochs)
+
+
+class PendingAppend:
+    """A batch whose records are being walked in a thread, or that waits behind such a one."""
+
+    __slots__ = ("batch", "done", "failure", "header", "is_ready")
+
+    def __init__(
+        self,
+        batch: memoryview | bytearray,
+        header: BatchHeader,
+        is_ready: bool,
+        done: Callable[[AppendOutcome], None],
+    ) -> None:
+        self.batch = batch
+        self.header = header
+        self.is_ready = is_ready
+        self.failure: Exception | None = None
+        self.done = done
+
+
+class ReplicaManager:
+    """See the module's docstring."""
+
+    def __init__(self, logs: LogManager, clock: Clock, background: Background) -> None:
+        self._logs = logs
+        self._clock = clock
+        self._background = background
+        self._flushes = FlushScheduler(background, self.take_offline)
+        self.topics: dict[str, HostedTopic] = {}
+        self.topics_by_id: dict[TopicId, HostedTopic] = {}
+
+    # -- what exists --------------------------------------------------------------------------
+
+    def host_topic(
+        self,
+        name: str,
+        topic_id: TopicId,
+        leader_epochs: Sequence[int],
+        config: TopicConfig,
+        rules: ProduceRules,
+    ) -> None:
+        """A topic was created, grew, or its leader epochs were raised."""
+        topic = self.topics.get(name)
+        if topic is None or topic.topic_id != topic_id:
+            topic = HostedTopic(name, topic_id, leader_epochs, config, rules)
+            self.topics[name] = topic
+            self.topics_by_id[topic_id] = topic
+            return
+        topic.leader_epochs = list(leader_epochs)
+        for partition, epoch in zip(topic.partitions, leader_epochs, strict=False):
+            if partition is not None:
+                partition.leader_epoch = epoch
+        topic.partitions.extend([None] * (len(leader_epochs) - len(topic.partitions)))
+
+    def drop_topic(self, name: str) -> list[TopicPartition]:
+        """The topic is deleted: nobody finds it from here on. Returns the partitions that it had."""
+        topic = self.topics.pop(name, None)
+        if topic is None:
+            return []
+        self.topics_by_id.pop(topic.topic_id, None)
+        for partition in topic.partitions:
+            if partition is not None:
+                self._fail_pending(partition, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                partition.close()
+        return [TopicPartition(name, index) for index in range(len(topic.partitions))]
+
+    def set_topic_config(self, name: str, config: TopicConfig, rules: ProduceRules) -> None:
+        topic = self.topics.get(name)
+        if topic is None:
+            return
+        topic.config = config
+        topic.rules = rules
+        for partition in topic.partitions:
+            if partition is not None:
+                partition.set_config(config, rules)
+
+    def find(self, key: str | TopicId, index: int) -> Partition:
+        """The partition, its log made ready; ``KafkaError`` when this broker has no such thing."""
+        if isinstance(key, str):
+            topic = self.topics.get(key)
+            if topic is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            topic = self.topics_by_id.get(key)
+            if topic is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if not 0 <= index < len(topic.partitions):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return topic.partitions[index] or self._materialise(topic, index)
+
+    def materialise(self, name: str, index: int) -> None:
+        """Create the partition's log if it is not there yet (a new topic gets its directories)."""
+        topic = self.topics.get(name)
+        if topic is not None and index < len(topic.partitions) and topic.partitions[index] is None:
+            self._materialise(topic, index)
+
+    def partitions(self) -> Iterator[Partition]:
+        """Every partition that has been used or opened so far."""
+        for topic in self.topics.values():
+            for partition in topic.partitions:
+                if partition is not None:
+                    yield partition
+
+    def _materialise(self, topic: HostedTopic, index: int) -> Partition:
+        topic_partition = TopicPartition(topic.name, index)
+        try:
+            log = self._logs.get_or_create(topic_partition, topic.topic_id, topic.config)
+        except (DiskFullError, StorageError, OSError) as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        partition = Partition(
+            topic_partition, topic.topic_id, log, topic.leader_epochs[index], topic.rules
+        )
+        topic.partitions[index] = partition
+        if partition.is_flush_bound and log.flushed_offset < log.log_end_offset:
+            # After a crash: what was acknowledged becomes visible again once it is known synced.
+            self._flushes.request(partition)
+        return partition
+
+    # -- write --------------------------------------------------------------------------------
+
+    def append(
+        self,
+        partition: Partition,
+        batch: memoryview,
+        header: BatchHeader,
+        now_ms: int,
+        done: Callable[[AppendOutcome], None],
+    ) -> AppendInfo | None:
+        """Append a batch that passed ``check_header``.
+
+        Returns at once for nearly every batch. None means that its records must be looked at in
+        a thread first, or that it stands behind one of those: then ``done`` is called later, and
+        the batch was copied (the frame is free). Errors of an immediate append are raised.
+        """
+        rules = partition.rules
+        is_walk_needed = needs_walk(header, rules, now_ms)
+        if not is_walk_needed and not partition.pending_appends:
+            return self._append_now(partition, batch, header, now_ms)
+        if is_walk_needed and not walks_in_thread(header):
+            rewritten = walk(batch, header, rules, now_ms)
+            if rewritten is not None:
+                batch = memoryview(rewritten)
+            header = peek_header(batch)
+            is_walk_needed = False
+            if not partition.pending_appends:
+                return self._append_now(partition, batch, header, now_ms)
+        self._defer(partition, batch, header, is_walk_needed, now_ms, done)
+        return None
+
+    def _defer(
+        self,
+        partition: Partition,
+        batch: memoryview,
+        header: BatchHeader,
+        is_walk_needed: bool,
+        now_ms: int,
+        done: Callable[[AppendOutcome], None],
+    ) -> None:
+        pending = PendingAppend(bytearray(batch), header, not is_walk_needed, done)
+        partition.pending_appends.append(pending)
+        if is_walk_needed:
+            copy = memoryview(pending.batch)
+            self._background.compute(
+                partial(walk, copy, header, partition.rules, now_ms),
+                partial(self._on_walked, partition, pending),
+            )
+
+    def _on_walked(
+        self,
+        partition: Partition,
+        pending: PendingAppend,
+        rewritten: bytearray | None,
+        error: Exception | None,
+    ) -> None:
+        pending.is_ready = True
+        pending.failure = error
+        if rewritten is not None:
+            pending.batch = rewritten
+        if error is None:
+            pending.header = peek_header(pending.batch)
+        queue = partition.pending_appends
+        while queue and queue[0].is_ready:
+            self._finish_pending(partition, queue.popleft())
+
+    def _finish_pending(self, partition: Partition, pending: PendingAppend) -> None:
+        if pending.failure is not None:
+            pending.done(pending.failure)
+            return
+        try:
+            outcome: AppendOutcome = self._append_now(
+                partition, pending.batch, pending.header, self._clock.wall_ms()
+            )
+        except (KafkaError, InvalidBatch) as error:
+            outcome = error
+        pending.done(outcome)
+
+    def _fail_pending(self, partition: Partition, error: KafkaError) -> None:
+        queue = partition.pending_appends
+        while queue:
+            pending = queue.popleft()
+            pending.done(error)
+
+    def _append_now(
+        self, partition: Partition, batch: memoryview | bytearray, header: BatchHeader, now_ms: int
+    ) -> AppendInfo:
+        if self._logs.is_below_floor(partition.topic_partition):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "free disk space is below its floor")
+        try:
+            info = partition.append(batch, header, now_ms)
+        except DiskFullError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        except StorageError as error:
+            self.take_offline(error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        if info.rolled is not None:
+            self.sync_rolled(partition, info.rolled)
+        if partition.is_flush_bound or partition.log.is_flush_due(now_ms):
+            self._flushes.request(partition)
+        return info
+
+    # -- disk ---------------------------------------------------------------------------------
+
+    def request_flush(self, partition: Partition) -> None:
+        self._flushes.request(partition)
+
+    def sync_rolled(self, partition: Partition, rolled: FlushNeeded) -> None:
+        """A segment was sealed: sync it, so that the recovery point can pass it."""
+        self._background.disk(rolled.run, partial(self._on_rolled, partition, rolled))
+
+    def _on_rolled(
+        self, partition: Partition, rolled: FlushNeeded, _: None, error: Exception | None
+    ) -> None:
+        try:
+            partition.log.on_flushed(rolled, error)
+        except StorageError as failure:
+            self.take_offline(failure)
+        else:
+            partition.advance_high_watermark()
+
+    def take_offline(self, error: StorageError) -> None:
+        """A log directory failed: its partitions answer KAFKA_STORAGE_ERROR from here on."""
+        for topic_partition in self._logs.on_storage_error(error):
+            topic = self.topics.get(topic_partition.topic)
+            if topic is None:
+                continue
+            partition = topic.partitions[topic_partition.partition]
+            topic.partitions[topic_partition.partition] = None
+            if partition is not None:
+                self._fail_pending(partition, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+                partition.close()

@@ -1,0 +1,330 @@
+"""The composition root: everything that the broker consists of, in the order in which it starts.
+
+Start: data directory and lock → control socket → metadata store → logs (recovery) → controller
+(registration; leader epochs raised after an unclean start) → hosting → listeners. Ready means that
+the first request is answered. Stop: listeners stop accepting, requests under way get a moment to
+end, connections close, logs are closed and checkpointed, the clean-shutdown mark is written last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from broker.clock import SystemClock
+from broker.config.broker_config import BrokerConfig, resolve_broker_config
+from broker.config.topic_config import TopicConfig, resolve_topic_config
+from broker.metadata.controller import Controller
+from broker.metadata.files import DiskDirectory
+from broker.metadata.image import ClusterImage
+from broker.metadata.image import Endpoint as BrokerEndpoint
+from broker.metadata.local_store import LocalStore
+from broker.metadata.requests import NewTopic
+from broker.model.errors import CorruptLogError
+from broker.model.ids import BrokerId, TopicId, TopicPartition
+from broker.protocol import schema
+from broker.protocol.framing import ReceiveBudget, Scratch
+from broker.replication.fetch_session import FetchSessionCache
+from broker.replication.replica_manager import ReplicaManager
+from broker.server.background import Threads
+from broker.server.commands import COMMANDS
+from broker.server.connection import Connection
+from broker.server.control import ControlSocket
+from broker.server.data_directory import DataDirectoryLock, find_identity, may_map
+from broker.server.dispatcher import Dispatcher
+from broker.server.handlers.metadata import FragmentCache
+from broker.server.hosting import Hosting
+from broker.server.listener import Endpoint, Listener
+from broker.server.maintenance import Maintenance
+from broker.server.producer_ids import ProducerIds
+from broker.server.start_error import StartError
+from broker.server.tasks import TaskGroup, called_back
+from broker.server.watchdog import Watchdog
+from broker.storage.filesystem import RealFileSystem
+from broker.storage.log_directory import DirectoryInUse, ForeignDirectory
+from broker.storage.log_manager import LogManager
+
+logger = logging.getLogger(__name__)
+
+#: How long requests under way may take to end when the broker stops.
+DRAIN_SECONDS: Final = 2.0
+DEFAULT_REQUEST_BYTES: Final = 512 * 1024 * 1024
+
+
+class Node(NamedTuple):
+    """A broker as one client sees it."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class LoopScheduler:
+    """``replication.delayed.Scheduler`` on the event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.call_soon = loop.call_soon
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_later(delay_ms / 1000, callback)
+
+
+class Broker:
+    """What handlers and timers reach everything else by."""
+
+    def __init__(
+        self, data_directory: Path, settings: Mapping[str, str], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.data_directory = data_directory
+        self._settings = dict(settings)
+        self.loop = loop
+        self.clock = SystemClock()
+        self.config: BrokerConfig = resolve_broker_config(settings)
+        self.threads = Threads(loop)
+        self.scheduler = LoopScheduler(loop)
+        self.tasks = TaskGroup(loop)
+        self.watchdog = Watchdog(loop)
+        self.scratch = Scratch()
+        limit = self.config.queued_max_request_bytes
+        self.receive_budget = ReceiveBudget(
+            limit if limit > 0 else DEFAULT_REQUEST_BYTES, self._on_room
+        )
+        self.fetch_sessions = FetchSessionCache(
+            self.config.max_incremental_fetch_session_cache_slots, random.SystemRandom()
+        )
+        self.fragments = FragmentCache()
+        self.dispatcher = Dispatcher(self)
+        self.listeners: list[Listener] = []
+        self.hosting = Hosting(self)
+        self.maintenance = Maintenance(self)
+        self.control = ControlSocket(self, data_directory, COMMANDS)
+        self.is_ready = False
+        self.stop_requested = asyncio.Event()
+        self.is_hosting = False
+        #: Logs opened so far, and how many there are.
+        self.recovery = (0, 0)
+        self.cluster_id = ""
+        # Made by start(), in this order.
+        self.logs: LogManager
+        self.store: LocalStore
+        self.replicas: ReplicaManager
+        self.controller: Controller
+        self.producer_ids: ProducerIds
+
+    # -- life ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Returns when clients are served. Raises StartError."""
+        self._lock = DataDirectoryLock(self.data_directory)
+        await self.control.start()
+        self.store = LocalStore(
+            DiskDirectory(str(self.data_directory / "metadata")),
+            self._run_blocking,
+            self._post,
+            self._on_store_failure,
+        )
+        await self.threads.call(self.store.open)
+        self.controller = Controller(
+            store=self.store,
+            broker_id=BrokerId(self.config.node_id),
+            broker_config=lambda: self.config,
+            clock=self.clock,
+            new_topic_id=uuid.uuid4,
+            dice=random.Random(),  # noqa: S311 - placement, not secrets
+            post=self._post,
+            on_image=self._on_image,
+        )
+        self.producer_ids = ProducerIds(self.controller, self.loop)
+        identity = await find_identity(self.store, self.config.log_dirs)
+        self.cluster_id = identity.cluster_id
+        await self._become_controller()
+        await self._open_logs()
+        self.replicas = ReplicaManager(self.logs, self.clock, self.threads)
+        self.is_hosting = True
+        self.hosting.load(self.image, may_delete=not identity.is_new)
+        schema.preload()
+        self._listen()
+        self.watchdog.start()
+        self.maintenance.start()
+        self.is_ready = True
+
+    async def _become_controller(self) -> None:
+        problem = await called_back(self.controller.start, self.cluster_id)
+        if problem is not None:
+            raise StartError(problem)
+        self.on_broker_configs(self.image)
+
+    async def _open_logs(self) -> None:
+        config = self.config
+        self.logs = LogManager(
+            config.log_dirs,
+            RealFileSystem(),
+            self.clock,
+            cluster_id=self.cluster_id,
+            node_id=config.node_id,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+            may_map=may_map(config.log_append_mode, config.log_dirs),
+            floor_bytes=config.disk_floor_bytes,
+        )
+        image = self.image
+
+        def config_for(topic_partition: TopicPartition, topic_id: TopicId | None) -> TopicConfig:
+            topic = image.topics.get(topic_partition.topic)
+            return resolve_topic_config(topic.configs if topic is not None else {}, config)
+
+        def on_progress(done: int, total: int) -> None:
+            self.recovery = (done, total)
+
+        def open_logs() -> None:
+            self.logs.open(
+                config_for,
+                threads=config.num_recovery_threads_per_data_dir,
+                progress=on_progress,
+            )
+
+        try:
+            await self.threads.call(open_logs)
+        except (DirectoryInUse, ForeignDirectory) as error:
+            raise StartError(str(error)) from error
+        broker_id = BrokerId(config.node_id)
+        if not all(directory.was_clean for directory in self.logs.directories.values()):
+            raised = await called_back(self.controller.raise_leader_epochs, broker_id)
+            if not raised.is_success:
+                raise StartError(f"leader epochs cannot be raised: {raised.message}")
+        endpoints = [
+            BrokerEndpoint(each.name, each.host, each.port, each.security_protocol)
+            for each in config.advertised_listeners or config.listeners
+        ]
+        registered = await called_back(
+            self.controller.register_broker, broker_id, endpoints, config.broker_rack
+        )
+        if not registered.is_success:
+            raise StartError(f"this broker cannot be registered: {registered.message}")
+
+    def _listen(self) -> None:
+        advertised = {listener.name: listener for listener in self.config.advertised_listeners}
+        try:
+            for listener in self.config.listeners:
+                told = advertised.get(listener.name)
+                endpoint = Endpoint(
+                    listener.name,
+                    listener.host or "0.0.0.0",  # noqa: S104 - what an empty host asks for
+                    listener.port,
+                    told.host if told is not None else None,
+                    told.port if told is not None else None,
+                )
+                self.listeners.append(Listener(self, endpoint))
+        except OSError as error:
+            raise StartError(f"cannot listen on {listener}: {error.strerror}") from error
+        for listening in self.listeners:
+            listening.start()
+
+    async def stop(self) -> None:
+        """Ordered stop; afterwards a start needs no recovery."""
+        self.is_ready = False
+        for listener in self.listeners:
+            listener.stop_accepting()
+        self.maintenance.stop()
+        self.watchdog.stop()
+        await self._drain()
+        for listener in self.listeners:
+            listener.close_connections()
+        await self.tasks.cancel()
+        await self.hosting.deletions_done()
+        await self.control.stop()
+        while not self.store.is_idle:
+            await asyncio.sleep(0.001)
+        self.store.close()
+        await self.threads.call(self.logs.close)
+        self.threads.close()
+        self._lock.release()
+
+    async def abandon(self) -> None:
+        """The start failed: give back what was taken, without a clean mark."""
+        for listener in self.listeners:
+            listener.stop_accepting()
+        await self.tasks.cancel()
+        await self.control.stop()
+        self.threads.close()
+
+    async def _drain(self) -> None:
+        deadline = self.loop.time() + DRAIN_SECONDS
+        while self.loop.time() < deadline and any(
+            connection.is_producing
+            for listener in self.listeners
+            for connection in listener.connections
+        ):
+            await asyncio.sleep(0.01)
+
+    # -- what handlers ask --------------------------------------------------------------------
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.controller.image
+
+    def nodes(self, connection: Connection) -> list[Node]:
+        """The brokers, at the addresses that ``connection``'s client shall dial."""
+        host, port = connection.listener.advertised(connection)
+        return [Node(self.config.node_id, host, port, self.config.broker_rack)]
+
+    async def create_missing_topics(self, names: list[str]) -> None:
+        """Auto-creation; whoever loses the race against another creation finds the topic anyway."""
+        await called_back(self.controller.create_topics, [NewTopic(name) for name in names], False)
+
+    async def next_turn(self) -> None:
+        """Let others run."""
+        await asyncio.sleep(0)
+
+    async def deletions_done(self) -> None:
+        await self.hosting.deletions_done()
+
+    async def checkpoint_log_start_offsets(self) -> None:
+        for work in self.logs.log_start_work():
+            await self.threads.call(work.run)
+
+    def report_corruption(self, error: CorruptLogError) -> None:
+        self.maintenance.report_once(str(error))
+
+    def report_read_error(self, topic: object, partition: int, error: Exception) -> None:
+        self.maintenance.report_once(f"reading {topic}-{partition} failed: {error}")
+
+    def on_broker_configs(self, image: ClusterImage) -> None:
+        """Dynamic broker settings have changed: resolve, and every topic's defaults with them."""
+        node_id = BrokerId(self.config.node_id)
+        self.config = resolve_broker_config(
+            self._settings,
+            image.default_broker_configs,
+            image.broker_configs.get(node_id, {}),
+        )
+        for ignored in self.config.ignored:
+            logger.warning("a stored setting is not used: %s", ignored)
+        if self.is_hosting:
+            self.hosting.reconfigure_all()
+
+    # -- wiring -------------------------------------------------------------------------------
+
+    def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
+        if self.is_hosting:
+            self.hosting.on_image(old, new)
+
+    def _post(self, callback: Callable[[], None]) -> None:
+        self.loop.call_soon(callback)
+
+    def _on_room(self) -> None:
+        for listener in self.listeners:
+            listener.on_room()
+
+    def _run_blocking(
+        self, work: Callable[[], None], then: Callable[[BaseException | None], None]
+    ) -> None:
+        self.threads.flush(work, lambda _, error: then(error))
+
+    def _on_store_failure(self, why: str) -> None:
+        logger.critical("the metadata store failed: %s", why)

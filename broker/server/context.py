@@ -1,0 +1,19 @@
+"""What a handler may know about the request besides its content."""
+
+from __future__ import annotations
+
+from broker.protocol.request import RequestHeader
+from broker.server.connection import Connection
+
+
+class RequestContext:
+    """Connection and header of one request."""
+
+    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id")
+
+    def __init__(self, connection: Connection, header: RequestHeader) -> None:
+        self.connection = connection
+        self.api_key = header.api_key
+        self.api_version = header.api_version
+        self.correlation_id = header.correlation_id
+        self.client_id = header.client_id

@@ -1,0 +1,90 @@
+"""The data directory as a whole: its lock, whose cluster it belongs to, what its file system can."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import os
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from broker.metadata import znodes
+from broker.metadata.store import MetadataStore, Node
+from broker.server.start_error import StartError
+from broker.server.tasks import called_back
+from broker.storage.checkpoints import parse_meta_properties
+from broker.storage.layout import META_PROPERTIES
+
+LOCK_NAME: Final = "broker.lock"
+#: File systems where a mapped tail is as good as pwrite: a full disk shows as an error of the
+#: write that grows it, and map, pread and sendfile share one page cache.
+MAPPABLE: Final = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs"})
+
+
+class DataDirectoryLock:
+    """Held as long as the process lives; two brokers never share a data directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._descriptor = os.open(
+            directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+        )
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(self._descriptor, 32).decode(errors="replace").strip()
+            os.close(self._descriptor)
+            raise StartError(
+                f"{directory} is in use by another broker (process {holder or 'unknown'});"
+                " stop it, or choose another --data"
+            ) from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
+class Identity(NamedTuple):
+    """``is_new``: the metadata store is empty, so it cannot say that a topic was deleted."""
+
+    cluster_id: str
+    is_new: bool
+
+
+async def find_identity(store: MetadataStore, log_dirs: Sequence[str]) -> Identity:
+    """The cluster that the store or a log directory names, else a new one."""
+    node = await called_back(store.get, znodes.CLUSTER_ID)
+    if isinstance(node, Node):
+        return Identity(znodes.decode_cluster_id(node.data), False)
+    for log_dir in log_dirs:
+        path = Path(log_dir) / META_PROPERTIES
+        if path.exists():
+            meta = parse_meta_properties(path.read_bytes())
+            if meta is not None and meta.cluster_id:
+                return Identity(meta.cluster_id, True)
+    return Identity(base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode(), True)
+
+
+def may_map(mode: str, log_dirs: Sequence[str]) -> bool:
+    """Whether hot tails may be mapped (``odradek.log.append``)."""
+    if mode != "auto":
+        return mode == "map"
+    return all(file_system_type(log_dir) in MAPPABLE for log_dir in log_dirs)
+
+
+def file_system_type(path: str) -> str:
+    """Type of the mount that ``path`` (or its nearest existing parent) lies on; "" if unknown."""
+    real = os.path.realpath(path)
+    best, best_type = "", ""
+    try:
+        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    for line in mounts.splitlines():
+        _, mount_point, mount_type, *_ = line.split(" ")
+        inside = real == mount_point or real.startswith(mount_point.rstrip("/") + "/")
+        if inside and len(mount_point) >= len(best):
+            best, best_type = mount_point, mount_type
+    return best_type

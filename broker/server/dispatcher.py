@@ -1,0 +1,139 @@
+"""From a frame to its handler, and from whatever goes wrong to an answer in the request's version.
+
+Two kinds of handlers (``handlers.HANDLERS``): *hot* ones take the frame and return finished
+bytes; the others take a decoded request and return a response entity, now or, when they are
+coroutines, later. ``except Exception`` stands here and nowhere deeper: a fault in a handler is
+answered with UNKNOWN_SERVER_ERROR and logged, and harms nobody else.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.model.error_code import ErrorCode
+from broker.model.errors import KafkaError
+from broker.protocol.api_versions import ApiKey, is_served
+from broker.protocol.error_responses import error_response, unsupported_api_versions
+from broker.protocol.errors import MalformedRequest
+from broker.protocol.request import RequestHeader
+from broker.protocol.schema import decode_request, encode_response
+from broker.server.connection import Answer, CloseConnection, Connection, ResponseSlot
+from broker.server.context import RequestContext
+from broker.server.handlers import HANDLERS, HOT_HANDLERS
+
+if TYPE_CHECKING:
+    from broker.server.app import Broker
+    from broker.server.background import Threads
+
+logger = logging.getLogger(__name__)
+
+#: A handler that holds the loop longer than this is named in the log.
+SLOW_HANDLER_NS: Final = 50_000_000
+
+
+class Dispatcher:
+    """One for the whole broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.threads: Threads = broker.threads
+        self.request_counts: dict[int, int] = {}
+
+    def dispatch(
+        self, connection: Connection, header: RequestHeader, frame: memoryview
+    ) -> Answer | None:
+        """The answer, or None when it comes later (or never, acks=0).
+
+        Raises MalformedRequest or CloseConnection: then the connection ends.
+        """
+        api_key = header.api_key
+        if connection.client_id is None:
+            connection.client_id = header.client_id
+        if not is_served(api_key, header.api_version):
+            return self._unsupported(header)
+        counts = self.request_counts
+        counts[api_key] = counts.get(api_key, 0) + 1
+        started_ns = time.perf_counter_ns()
+        try:
+            hot = HOT_HANDLERS.get(api_key)
+            if hot is not None:
+                answer: Answer | None = hot(self._broker, connection, header, frame)
+                return answer
+            return self._dispatch_typed(connection, header, frame)
+        except (MalformedRequest, CloseConnection):
+            raise
+        except Exception as error:
+            logger.error("API %d version %d failed", api_key, header.api_version, exc_info=error)
+            raise CloseConnection("the request failed, see above") from error
+        finally:
+            elapsed_ns = time.perf_counter_ns() - started_ns
+            if elapsed_ns > SLOW_HANDLER_NS:
+                self._report_slow(header, elapsed_ns)
+
+    def _unsupported(self, header: RequestHeader) -> Answer:
+        if header.api_key == ApiKey.API_VERSIONS:
+            # KIP-511: the answer has the layout of version 0, so that any client can read it.
+            return [unsupported_api_versions(header.correlation_id)]
+        raise CloseConnection(
+            f"API {header.api_key} version {header.api_version} is not supported"
+            f" (client id {header.client_id})"
+        )
+
+    def _dispatch_typed(
+        self, connection: Connection, header: RequestHeader, frame: memoryview
+    ) -> Answer | None:
+        request = decode_request(header.api_key, header.api_version, frame, header.body_offset)
+        context = RequestContext(connection, header)
+        try:
+            result = HANDLERS[header.api_key](self._broker, context, request)
+        except (MalformedRequest, CloseConnection):
+            raise
+        except Exception as error:  # noqa: BLE001 - mapped once, here
+            return [self._failure(header, request, error)]
+        if inspect.iscoroutine(result):
+            slot = connection.defer(header)
+            self._broker.tasks.spawn(
+                self._finish(slot, header, request, result), ApiKey(header.api_key).wire_name
+            )
+            return None
+        return [self._encode(header, result)]
+
+    async def _finish(
+        self,
+        slot: ResponseSlot,
+        header: RequestHeader,
+        request: object,
+        coroutine: Coroutine[Any, Any, object],
+    ) -> None:
+        try:
+            answer = self._encode(header, await coroutine)
+        except Exception as error:  # noqa: BLE001 - mapped once, here
+            answer = self._failure(header, request, error)
+        slot.complete([answer])
+
+    def _encode(self, header: RequestHeader, response: Any) -> bytes:
+        return encode_response(header.api_key, header.api_version, header.correlation_id, response)
+
+    def _failure(self, header: RequestHeader, request: Any, error: Exception) -> bytes:
+        if isinstance(error, KafkaError):
+            code, message = error.code, error.message
+        else:
+            logger.error(
+                "%s version %d failed", ApiKey(header.api_key).wire_name, header.api_version,
+                exc_info=error,
+            )  # fmt: skip
+            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, ""
+        return error_response(
+            header.api_key, header.api_version, header.correlation_id, code, request, message
+        )
+
+    def _report_slow(self, header: RequestHeader, elapsed_ns: int) -> None:
+        logger.warning(
+            "%s version %d held the loop for %d ms",
+            ApiKey(header.api_key).wire_name, header.api_version, elapsed_ns // 1_000_000,
+        )  # fmt: skip
+        self._broker.watchdog.slow_handlers += 1

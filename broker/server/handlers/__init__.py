@@ -1,0 +1,58 @@
+"""The one table from API key to handler.
+
+``HOT_HANDLERS`` take ``(broker, connection, header, frame)`` and return finished bytes, or None
+when the answer comes later. ``HANDLERS`` take ``(broker, context, request)`` and return a response
+entity of the request's version, or a coroutine that does. A test holds both tables against
+``protocol.api_versions.SERVED``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from broker.protocol.api_versions import ApiKey
+from broker.server.handlers import (
+    api_versions,
+    cluster,
+    configs,
+    delete_records,
+    fetch,
+    leader_epochs,
+    list_offsets,
+    log_dirs,
+    metadata,
+    produce,
+    producers,
+    sasl,
+    topics,
+)
+
+HotHandler = Callable[..., Any]
+Handler = Callable[..., Any]
+
+HOT_HANDLERS: Final[dict[int, HotHandler]] = {
+    ApiKey.PRODUCE: produce.handle,
+    ApiKey.FETCH: fetch.handle,
+    ApiKey.LIST_OFFSETS: list_offsets.handle,
+    ApiKey.METADATA: metadata.handle,
+}
+
+HANDLERS: Final[dict[int, Handler]] = {
+    ApiKey.SASL_HANDSHAKE: sasl.handle_handshake,
+    ApiKey.API_VERSIONS: api_versions.handle,
+    ApiKey.CREATE_TOPICS: topics.handle_create,
+    ApiKey.DELETE_TOPICS: topics.handle_delete,
+    ApiKey.DELETE_RECORDS: delete_records.handle,
+    ApiKey.INIT_PRODUCER_ID: producers.handle_init,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: leader_epochs.handle,
+    ApiKey.DESCRIBE_CONFIGS: configs.handle_describe,
+    ApiKey.ALTER_CONFIGS: configs.handle_alter,
+    ApiKey.DESCRIBE_LOG_DIRS: log_dirs.handle,
+    ApiKey.CREATE_PARTITIONS: topics.handle_create_partitions,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.handle_incremental_alter,
+    ApiKey.DESCRIBE_CLUSTER: cluster.handle_describe,
+    ApiKey.DESCRIBE_PRODUCERS: producers.handle_describe,
+    ApiKey.LIST_CONFIG_RESOURCES: configs.handle_list_resources,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: cluster.handle_describe_topic_partitions,
+}

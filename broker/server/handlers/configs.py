@@ -1,0 +1,181 @@
+"""DescribeConfigs (key 32), versions 1-4; AlterConfigs (33), 0-2; IncrementalAlterConfigs (44), 0-1;
+ListConfigResources (74), 0-1.
+
+Resources are topics and brokers (an empty broker name stands for all brokers); any other is
+answered with an error of its own, so that one bad resource spoils no other (G24). Verdicts on
+changes are the controller's, the same at every door. A change takes effect with the image that the
+controller publishes, without a restart, and before the answer.
+
+Left out: broker loggers, client metrics and groups as resources.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.config.describe import (
+    ConfigEntry,
+    describe_broker,
+    describe_cluster_default,
+    describe_topic,
+)
+from broker.metadata.requests import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    AlteredConfig,
+    ConfigAlteration,
+    ConfigReplacement,
+)
+from broker.metadata.topic_names import why_illegal
+from broker.model.error_code import ErrorCode
+from broker.model.errors import KafkaError
+from broker.protocol.schema import response_types
+from broker.server.tasks import called_back
+
+if TYPE_CHECKING:
+    from broker.server.app import Broker
+    from broker.server.context import RequestContext
+
+#: ListConfigResources: what an empty list of types stands for (and all that version 0 knows).
+CLIENT_METRICS_RESOURCE: Final = 16
+BROKER_LOGGER_RESOURCE: Final = 8
+GROUP_RESOURCE: Final = 32
+LISTABLE: Final = (
+    TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE,
+)  # fmt: skip
+
+
+def handle_describe(broker: Broker, context: RequestContext, request: Any) -> object:
+    types = response_types(context.api_key, context.api_version)
+    return types.DescribeConfigsResponse(
+        throttle_time=0,
+        results=[_describe(broker, types, request, resource) for resource in request.resources],
+    )
+
+
+def _describe(broker: Broker, types: Any, request: Any, resource: Any) -> object:
+    code, message, entries = ErrorCode.NONE, None, []
+    try:
+        entries = _entries(broker, resource)
+    except KafkaError as error:
+        code, message = error.code, error.message
+    return types.DescribeConfigsResult(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[_described(types, request, entry) for entry in entries],
+    )
+
+
+def _entries(broker: Broker, resource: Any) -> list[ConfigEntry]:
+    name, names = resource.resource_name, resource.configuration_keys
+    if resource.resource_type == TOPIC_RESOURCE:
+        reason = why_illegal(name)
+        if reason is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+        topic = broker.image.topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return describe_topic(topic.configs, broker.config, names)
+    if resource.resource_type == BROKER_RESOURCE:
+        if not name:
+            return describe_cluster_default(broker.config, names)
+        if name == str(broker.config.node_id):
+            return describe_broker(broker.config, names)
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {broker.config.node_id} or empty string,"
+            f" but received {name}",
+        )
+    raise KafkaError(
+        ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
+    )
+
+
+def _described(types: Any, request: Any, entry: ConfigEntry) -> object:
+    return types.DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=[
+            types.DescribeConfigsSynonym(name=name, value=value, source=source)
+            for name, value, source in (entry.synonyms if request.include_synonyms else ())
+        ],
+        config_type=entry.type,
+        documentation=entry.documentation
+        if getattr(request, "include_documentation", False)
+        else None,
+    )
+
+
+async def handle_alter(broker: Broker, context: RequestContext, request: Any) -> object:
+    types = response_types(context.api_key, context.api_version)
+    asked = [
+        ConfigReplacement(
+            resource.resource_type,
+            resource.resource_name,
+            [(config.name, config.value) for config in resource.configs],
+        )
+        for resource in request.resources
+    ]
+    results = await called_back(broker.controller.alter_configs, asked, request.validate_only)
+    return types.AlterConfigsResponse(
+        throttle_time=0, responses=[_altered(types, result) for result in results]
+    )
+
+
+async def handle_incremental_alter(broker: Broker, context: RequestContext, request: Any) -> object:
+    types = response_types(context.api_key, context.api_version)
+    asked = [
+        ConfigAlteration(
+            resource.resource_type,
+            resource.resource_name,
+            [(config.name, config.config_operation, config.value) for config in resource.configs],
+        )
+        for resource in request.resources
+    ]
+    results = await called_back(
+        broker.controller.incremental_alter_configs, asked, request.validate_only
+    )
+    return types.IncrementalAlterConfigsResponse(
+        throttle_time=0, responses=[_altered(types, result) for result in results]
+    )
+
+
+def _altered(types: Any, result: AlteredConfig) -> object:
+    return types.AlterConfigsResourceResponse(
+        error_code=result.error,
+        error_message=result.message,
+        resource_type=result.resource_type,
+        resource_name=result.resource_name,
+    )
+
+
+def handle_list_resources(broker: Broker, context: RequestContext, request: Any) -> object:
+    types = response_types(context.api_key, context.api_version)
+    wanted = getattr(request, "resource_types", None)
+    if wanted is None:
+        wanted = (CLIENT_METRICS_RESOURCE,)  # version 0 lists nothing else
+    elif not wanted:
+        wanted = LISTABLE
+    if not set(wanted) <= set(LISTABLE):
+        return types.ListConfigResourcesResponse(
+            throttle_time=0, error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[]
+        )
+    found: list[tuple[str, int]] = []
+    if TOPIC_RESOURCE in wanted:
+        found += [(name, TOPIC_RESOURCE) for name in broker.image.topics]
+    for resource_type in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE):
+        if resource_type in wanted:
+            found.append((str(broker.config.node_id), resource_type))
+    return types.ListConfigResourcesResponse(
+        throttle_time=0,
+        error_code=ErrorCode.NONE,
+        config_resources=[
+            types.ConfigResource(resource_name=name, resource_type=resource_type)
+            for name, resource_type in found
+        ],
+    )

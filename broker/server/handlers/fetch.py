@@ -1,0 +1,320 @@
+"""Fetch (key 1), versions 4-18.
+
+Behaviour: partitions are read in the order of the request (or of the session); the first that has
+data returns at least one whole batch however large (KIP-74), the others obey ``max_bytes``. A
+fetch that finds fewer than ``min_bytes`` waits for appends, at most ``max_wait_ms``; an error in any
+partition is answered at once. Records leave as file regions and are never read here. Pages that
+are not in memory are pulled in by a reader thread first; the request waits for them, so an empty
+answer below the high watermark does not happen.
+
+Sessions (KIP-227) and topic ids (13+) as in Kafka: an unknown id fails its partition only.
+
+Left out: reading from followers (KIP-392), replica fetches, tiered storage.
+
+Hot path: per fetched partition one look-up, one ``Partition.read`` and one result object; within
+a session a partition without news costs one comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from broker.model.error_code import ErrorCode
+from broker.model.errors import CorruptLogError, KafkaError, StorageError
+from broker.protocol.hot.fetch import (
+    FetchPartitionResult,
+    FetchRequest,
+    decode_request,
+    encode_response,
+)
+from broker.replication.delayed import DelayedFetch
+from broker.replication.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    INVALID_SESSION_ID,
+    FetchSession,
+    SessionPartition,
+    next_epoch,
+)
+from broker.server.connection import Answer, Connection, ResponseSlot
+from broker.storage.cold import ColdRead
+
+if TYPE_CHECKING:
+    from broker.model.ids import TopicId
+    from broker.protocol.request import RequestHeader
+    from broker.replication.partition import Partition
+    from broker.server.app import Broker
+
+TOPIC_IDS_FROM: Final = 13
+READ_COMMITTED: Final = 1
+NO_OFFSET: Final = -1
+
+
+def handle(
+    broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview
+) -> Answer | None:
+    """Answer at once if there is enough, else wait."""
+    request = decode_request(header.api_version, frame, header.body_offset)
+    version = header.api_version
+    try:
+        session, is_incremental = _resolve_session(broker, request, version >= TOPIC_IDS_FROM)
+    except KafkaError as error:
+        return encode_response(
+            version, header.correlation_id, 0, error.code, INVALID_SESSION_ID, [], []
+        )
+    operation = _FetchOperation(broker, header, request, session, is_incremental)
+    operation.collect()
+    if operation.is_answerable:
+        return operation.answer()
+    slot = connection.defer(header)
+    operation.wait(slot)
+    return None
+
+
+def _resolve_session(
+    broker: Broker, request: FetchRequest, uses_topic_ids: bool
+) -> tuple[FetchSession | None, bool]:
+    """The request's session (None: sessionless) and whether the answer names only news."""
+    cache = broker.fetch_sessions
+    now_ms = broker.clock.monotonic_ms()
+    if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        if request.session_id != INVALID_SESSION_ID:
+            cache.remove(request.session_id)
+        if request.session_epoch == FINAL_EPOCH:
+            return None, False
+        return cache.create(request, uses_topic_ids, now_ms), False
+    session = cache.get(request.session_id)
+    if session is None:
+        raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    if session.epoch != request.session_epoch:
+        raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    if session.uses_topic_ids != uses_topic_ids:
+        raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+    session.apply(request)
+    session.epoch = next_epoch(session.epoch)
+    cache.touch(session, now_ms)
+    return session, True
+
+
+class _FetchOperation:
+    """One request: what it wants, and what was found at the last look."""
+
+    __slots__ = (
+        "_broker",
+        "_cold",
+        "_correlation_id",
+        "_deadline_ms",
+        "_delayed",
+        "_entries",
+        "_has_urgent",
+        "_is_incremental",
+        "_is_read_committed",
+        "_max_bytes",
+        "_request",
+        "_results",
+        "_session",
+        "_size",
+        "_slot",
+        "_version",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        broker: Broker,
+        header: RequestHeader,
+        request: FetchRequest,
+        session: FetchSession | None,
+        is_incremental: bool,
+    ) -> None:
+        self._broker = broker
+        self._version = header.api_version
+        self._correlation_id = header.correlation_id
+        self._request = request
+        self._session = session
+        self._is_incremental = is_incremental
+        self._is_read_committed = request.isolation_level == READ_COMMITTED
+        self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+        self._entries: Iterable[SessionPartition] = (
+            session.partitions.values()
+            if session is not None
+            else [
+                SessionPartition(key, wanted)
+                for key, partitions in request.topics
+                for wanted in partitions
+            ]
+        )
+        self._results: list[tuple[SessionPartition, FetchPartitionResult]] = []
+        self._size = 0
+        self._has_urgent = False
+        self._cold: ColdRead | None = None
+        self._slot: ResponseSlot | None = None
+        self._delayed: DelayedFetch | None = None
+        self._deadline_ms = 0
+
+    # -- looking ------------------------------------------------------------------------------
+
+    def collect(self) -> None:
+        """Read every partition once; replaces what an earlier look found."""
+        self._results = results = []
+        self._size = 0
+        self._has_urgent = False
+        self._cold = None
+        is_incremental = self._is_incremental
+        for entry in self._entries:
+            replica = entry.replica
+            if is_incremental and replica is not None and replica.version == entry.quiet_version:
+                continue
+            result = self._read(entry)
+            if result.error_code != 0 or result.diverging_epoch is not None:
+                self._has_urgent = True
+            elif is_incremental and not entry.has_news(result):
+                if self._cold is None and entry.replica is not None:
+                    entry.quiet_version = entry.replica.version
+                continue
+            results.append((entry, result))
+
+    def _read(self, entry: SessionPartition) -> FetchPartitionResult:
+        try:
+            replica = self._broker.replicas.find(entry.topic, entry.partition)
+            entry.replica = replica
+            replica.check_leader_epoch(entry.current_leader_epoch)
+            return self._read_partition(entry, replica)
+        except KafkaError as error:
+            return _failed(entry.partition, error.code)
+        except CorruptLogError as error:
+            self._broker.report_corruption(error)
+            return _failed(entry.partition, ErrorCode.CORRUPT_MESSAGE)
+        except (StorageError, OSError) as error:
+            self._broker.report_read_error(entry.topic, entry.partition, error)
+            return _failed(entry.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _read_partition(self, entry: SessionPartition, replica: Partition) -> FetchPartitionResult:
+        log = replica.log
+        result = FetchPartitionResult(
+            entry.partition,
+            0,
+            replica.high_watermark,
+            replica.last_stable_offset,
+            log.log_start_offset,
+        )
+        if entry.last_fetched_epoch >= 0:
+            diverging = replica.diverging_epoch(entry.last_fetched_epoch, entry.fetch_offset)
+            if diverging is not None:
+                result.diverging_epoch = diverging
+                return result
+        end_offset = replica.readable_end(self._is_read_committed)
+        limit = min(entry.max_bytes, self._max_bytes - self._size)
+        found = replica.read(entry.fetch_offset, limit, end_offset, self._size == 0)
+        if isinstance(found, ColdRead):
+            return self._missed(found, result)
+        if self._is_read_committed:
+            aborted = log.aborted_transactions(entry.fetch_offset, found.next_offset)
+            if isinstance(aborted, ColdRead):
+                return self._missed(aborted, result)
+            result.aborted = aborted
+        if found.region is not None:
+            result.records = found.region
+            self._size += found.region.length
+        return result
+
+    def _missed(self, cold: ColdRead, result: FetchPartitionResult) -> FetchPartitionResult:
+        if self._cold is None:
+            self._cold = cold
+        return result
+
+    @property
+    def is_answerable(self) -> bool:
+        if self._has_urgent:
+            return True
+        if self._cold is not None:
+            return False
+        request = self._request
+        return self._size >= request.min_bytes or request.max_wait_ms <= 0 or not self._entries
+
+    # -- waiting ------------------------------------------------------------------------------
+
+    def wait(self, slot: ResponseSlot) -> None:
+        """Wait for cold pages, or for appends until the deadline."""
+        self._slot = slot
+        slot.on_cancel = self._cancel
+        now_ms = self._broker.clock.monotonic_ms()
+        self._deadline_ms = now_ms + self._request.max_wait_ms
+        self._wait_further()
+
+    def _wait_further(self) -> None:
+        if self._cold is not None:
+            cold = self._cold
+            cold.file.pin()
+            self._broker.threads.read(cold.pull, partial(self._on_warm, cold))
+            return
+        remaining_ms = self._deadline_ms - self._broker.clock.monotonic_ms()
+        if remaining_ms <= 0:
+            self._finish()
+            return
+        replicas = {entry.replica for entry in self._entries if entry.replica is not None}
+        self._delayed = DelayedFetch(
+            replicas, remaining_ms, self._broker.scheduler, self._try_complete, self._finish
+        )
+
+    def _on_warm(self, cold: ColdRead, _: None, error: Exception | None) -> None:
+        cold.file.unpin()
+        if self._slot is None or not self._slot.is_open:
+            return
+        self.collect()
+        if error is not None:
+            self._cold = None  # the disk failed: answer with what there is
+            self._finish()
+        elif self.is_answerable:
+            self._finish()
+        else:
+            self._wait_further()
+
+    def _try_complete(self) -> bool:
+        self.collect()
+        if self._cold is not None:
+            self._wait_further()
+            return True
+        if not self.is_answerable:
+            return False
+        self._finish()
+        return True
+
+    def _finish(self) -> None:
+        slot = self._slot
+        assert slot is not None
+        self._delayed = None
+        slot.complete(self.answer())
+
+    def _cancel(self) -> None:
+        delayed, self._delayed = self._delayed, None
+        if delayed is not None:
+            delayed.cancel()
+
+    # -- answering ----------------------------------------------------------------------------
+
+    def answer(self) -> Answer:
+        session = self._session
+        topics: list[tuple[str | TopicId, list[FetchPartitionResult]]] = []
+        last_key: object = None
+        for entry, result in self._results:
+            if entry.topic != last_key:
+                last_key = entry.topic
+                topics.append((entry.topic, []))
+            topics[-1][1].append(result)
+            entry.told(result)
+        if session is not None:
+            session.rotate(
+                [
+                    (entry.topic, entry.partition)
+                    for entry, result in self._results
+                    if result.records
+                ]
+            )
+        session_id = session.id if session is not None else INVALID_SESSION_ID
+        return encode_response(self._version, self._correlation_id, 0, 0, session_id, topics, [])
+
+
+def _failed(partition: int, code: ErrorCode) -> FetchPartitionResult:
+    return FetchPartitionResult(partition, int(code), NO_OFFSET, NO_OFFSET, NO_OFFSET)

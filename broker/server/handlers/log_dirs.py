@@ -1,0 +1,60 @@
+"""DescribeLogDirs (key 35), versions 1-5.
+
+Behaviour: every log directory with its partitions (or those asked for), their logical sizes, and the
+size and free bytes of its volume (version 4). An offline directory answers KAFKA_STORAGE_ERROR.
+``offset_lag`` is 0: the leader lags behind nobody. Version 5 tells that nothing is cordoned.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from broker.model.error_code import ErrorCode
+from broker.protocol.schema import response_types
+
+if TYPE_CHECKING:
+    from broker.server.app import Broker
+    from broker.server.context import RequestContext
+    from broker.storage.log_manager import DirectoryDescription
+
+
+def handle(broker: Broker, context: RequestContext, request: Any) -> object:
+    types = response_types(context.api_key, context.api_version)
+    wanted: set[tuple[str, int]] | None = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return types.DescribeLogDirsResponse(
+        throttle_time=0,
+        error_code=ErrorCode.NONE,
+        results=[
+            _describe(types, directory, wanted) for directory in broker.logs.describe_directories()
+        ],
+    )
+
+
+def _describe(
+    types: Any, directory: DirectoryDescription, wanted: set[tuple[str, int]] | None
+) -> object:
+    by_topic: defaultdict[str, list[object]] = defaultdict(list)
+    for topic_partition, size in directory.partitions:
+        if wanted is None or topic_partition in wanted:
+            by_topic[topic_partition.topic].append(
+                types.DescribeLogDirsPartition(
+                    partition_index=topic_partition.partition,
+                    partition_size=size,
+                    offset_lag=0,
+                    is_future_key=False,
+                )
+            )
+    return types.DescribeLogDirsResult(
+        error_code=ErrorCode.KAFKA_STORAGE_ERROR if directory.is_offline else ErrorCode.NONE,
+        log_dir=directory.path,
+        topics=[
+            types.DescribeLogDirsTopic(name=name, partitions=partitions)
+            for name, partitions in sorted(by_topic.items())
+        ],
+        total_bytes=directory.total_bytes,
+        usable_bytes=directory.usable_bytes,
+        is_cordoned=False,
+    )

@@ -1,0 +1,223 @@
+"""Produce (key 0), versions 3-13.
+
+Behaviour: every partition gets its own verdict; appends happen in the order of arrival. acks=0 has
+no answer, and an error then closes the connection, so that the client looks for metadata anew (G26).
+acks=1 and acks=all answer once the high watermark covers the batch, which on a single node is at once
+unless ``flush.messages=1`` makes it wait for the disk.
+
+Per version: 3-8 plain; 9+ flexible; 10+ may name the current leader; 13 topics by id. Versions 0-2 are
+advertised but refused by the dispatcher (KIP-896).
+
+Left out: transactional batches are refused with INVALID_TXN_STATE until there is a transaction
+coordinator, so that nobody can pin the last stable offset.
+
+Hot path: runs once per request, ``_append`` once per batch; the common answer (one partition, no
+error, nothing to wait for) allocates one tuple and two lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from broker.model.error_code import ErrorCode
+from broker.model.errors import KafkaError
+from broker.protocol.hot.produce import ProduceRequest, decode_request, encode_response
+from broker.records.validation import InvalidBatch, check_header
+from broker.replication.delayed import DelayedProduce
+from broker.server.connection import Answer, CloseConnection, Connection, ResponseSlot
+
+if TYPE_CHECKING:
+    from broker.model.ids import TopicId
+    from broker.protocol.request import RequestHeader
+    from broker.replication.partition import Partition
+    from broker.replication.replica_manager import AppendOutcome
+    from broker.server.app import Broker
+    from broker.storage.append_info import AppendInfo
+
+#: index, error code, base offset, log append time, log start offset, record errors, message
+PartitionResult = tuple[int, int, int, int, int, "list[tuple[int, str]] | None", str | None]
+TopicResults = list[tuple["str | TopicId", list[PartitionResult]]]
+
+_VALID_ACKS: Final = (-1, 0, 1)
+
+
+def handle(
+    broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview
+) -> Answer | None:
+    """Append what ``frame`` carries; None when the answer comes later or never (acks=0)."""
+    request = decode_request(header.api_version, frame, header.body_offset)
+    operation = _ProduceOperation(broker, header, request)
+    operation.append_all()
+    if request.acks == 0 and not operation.unresolved:
+        operation.close_on_error()
+        return None
+    if not operation.unresolved and not operation.waiting:
+        return [operation.encode()]
+    operation.slot = connection.defer(header)
+    if not operation.unresolved:
+        operation.await_acknowledgement()
+    return None
+
+
+class _ProduceOperation:
+    """One request on its way: results so far, appends in threads, partitions to be acknowledged."""
+
+    __slots__ = ("_api_version", "_broker", "_correlation_id", "request", "results", "slot",
+                 "unresolved", "waiting")  # fmt: skip
+
+    def __init__(self, broker: Broker, header: RequestHeader, request: ProduceRequest) -> None:
+        self._broker = broker
+        self._api_version = header.api_version
+        self._correlation_id = header.correlation_id
+        self.request = request
+        self.results: TopicResults = []
+        self.slot: ResponseSlot | None = None
+        #: Appends whose records are still being walked.
+        self.unresolved = 0
+        #: Partition to (required high watermark, its list of results, position therein).
+        self.waiting: dict[Partition, tuple[int, list[PartitionResult], int]] = {}
+
+    def append_all(self) -> None:
+        request = self.request
+        now_ms = self._broker.clock.wall_ms()
+        refusal = None
+        if request.acks not in _VALID_ACKS:
+            refusal = ErrorCode.INVALID_REQUIRED_ACKS
+        elif request.transactional_id is not None:
+            refusal = ErrorCode.INVALID_TXN_STATE
+        for key, partitions in request.topics:
+            results: list[PartitionResult] = []
+            self.results.append((key, results))
+            for index, records in partitions:
+                if refusal is None:
+                    results.append(self._append(key, index, records, now_ms, results))
+                else:
+                    results.append(_failed(index, refusal, None))
+
+    def _append(
+        self,
+        key: str | TopicId,
+        index: int,
+        records: memoryview | None,
+        now_ms: int,
+        results: list[PartitionResult],
+    ) -> PartitionResult:
+        broker = self._broker
+        try:
+            partition = broker.replicas.find(key, index)
+            if records is None:
+                raise InvalidBatch(
+                    ErrorCode.INVALID_RECORD, "exactly one batch is needed, got none"
+                )
+            batch_header = check_header(records, partition.rules, now_ms, self._api_version)
+            if batch_header.is_transactional:
+                raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+            position = len(results)
+            done = partial(self._on_appended, partition, results, position, index)
+            info = broker.replicas.append(partition, records, batch_header, now_ms, done)
+        except InvalidBatch as error:
+            return _refused(index, error)
+        except KafkaError as error:
+            return _failed(index, error.code, error.message)
+        if info is None:
+            self.unresolved += 1
+            return _failed(index, ErrorCode.UNKNOWN_SERVER_ERROR, None)  # replaced by _on_appended
+        return self._appended(partition, info, results, position, index)
+
+    def _appended(
+        self,
+        partition: Partition,
+        info: AppendInfo,
+        results: list[PartitionResult],
+        position: int,
+        index: int,
+    ) -> PartitionResult:
+        if info.last_offset >= partition.high_watermark:
+            self.waiting[partition] = (info.last_offset + 1, results, position)
+        return (
+            index,
+            0,
+            info.base_offset,
+            info.log_append_time_ms,
+            info.log_start_offset,
+            None,
+            None,
+        )
+
+    def _on_appended(
+        self,
+        partition: Partition,
+        results: list[PartitionResult],
+        position: int,
+        index: int,
+        outcome: AppendOutcome,
+    ) -> None:
+        if isinstance(outcome, InvalidBatch):
+            results[position] = _refused(index, outcome)
+        elif isinstance(outcome, KafkaError):
+            results[position] = _failed(index, outcome.code, outcome.message)
+        elif isinstance(outcome, Exception):
+            results[position] = _failed(index, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        else:
+            results[position] = self._appended(partition, outcome, results, position, index)
+        self.unresolved -= 1
+        if self.unresolved == 0 and self.slot is not None:
+            self.await_acknowledgement()
+
+    def await_acknowledgement(self) -> None:
+        """All is appended: answer once every batch is below its high watermark."""
+        slot = self.slot
+        assert slot is not None
+        required = {
+            partition: offset
+            for partition, (offset, _, _) in self.waiting.items()
+            if partition.high_watermark < offset
+        }
+        if self.request.acks == 0 or not required:
+            self._answer()
+            return
+        delayed = DelayedProduce(
+            required, max(self.request.timeout_ms, 0), self._broker.scheduler, self._on_acknowledged
+        )
+        slot.on_cancel = delayed.cancel
+
+    def _on_acknowledged(self, timed_out: Iterable[Partition]) -> None:
+        for partition in timed_out:
+            _, results, position = self.waiting[partition]
+            index = results[position][0]
+            results[position] = _failed(index, ErrorCode.REQUEST_TIMED_OUT, None)
+        self._answer()
+
+    def _answer(self) -> None:
+        slot = self.slot
+        assert slot is not None
+        if self.request.acks != 0:
+            slot.complete([self.encode()])
+            return
+        try:
+            self.close_on_error()
+        except CloseConnection:
+            slot.fail()
+        else:
+            slot.complete(None)
+
+    def close_on_error(self) -> None:
+        """acks=0: raises CloseConnection if any partition failed."""
+        for key, results in self.results:
+            for result in results:
+                if result[1] != 0:
+                    name = ErrorCode(result[1]).name
+                    raise CloseConnection(f"produce with acks=0 to {key}-{result[0]}: {name}")
+
+    def encode(self) -> bytes:
+        return encode_response(self._api_version, self._correlation_id, self.results, 0)
+
+
+def _failed(index: int, code: ErrorCode, message: str | None) -> PartitionResult:
+    return (index, int(code), -1, -1, -1, None, message)
+
+
+def _refused(index: int, error: InvalidBatch) -> PartitionResult:
+    return (index, int(error.code), -1, -1, -1, list(error.record_errors) or None, error.message)

@@ -1,0 +1,125 @@
+"""CreateTopics (key 19), versions 2-7; DeleteTopics (20), 1-6; CreatePartitions (37), 0-3.
+
+Verdicts are the controller's. CreateTopics answers once the topics are in the metadata store and
+led here; version 5+ tells every config of the new topic with its source (G19), version 7 its id.
+DeleteTopics answers once each directory is renamed to ``-delete`` and that is synced, so that a
+topic created anew never sees old bytes. CreatePartitions names every topic in its answer (G23).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.config.describe import describe_created_topic
+from broker.metadata.requests import (
+    BROKER_DEFAULT,
+    CreatedTopic,
+    MorePartitions,
+    NewTopic,
+    TopicReference,
+)
+from broker.model.error_code import ErrorCode
+from broker.model.ids import ZERO_TOPIC_ID
+from broker.protocol.schema import response_types
+from broker.server.tasks import called_back
+
+if TYPE_CHECKING:
+    from broker.server.app import Broker
+    from broker.server.context import RequestContext
+
+TOPIC_STATES_FROM: Final = 6
+
+
+async def handle_create(broker: Broker, context: RequestContext, request: Any) -> object:
+    types = response_types(context.api_key, context.api_version)
+    asked = [_new_topic(topic) for topic in request.topics]
+    results = await called_back(broker.controller.create_topics, asked, request.validate_only)
+    return types.CreateTopicsResponse(
+        throttle_time=0, topics=[_created(broker, types, result) for result in results]
+    )
+
+
+def _new_topic(topic: Any) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partition_count=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[(each.partition_index, each.broker_ids) for each in topic.assignments],
+        configs=[(each.name, each.value) for each in topic.configs],
+    )
+
+
+def _created(broker: Broker, types: Any, result: CreatedTopic) -> object:
+    configs = None
+    if result.is_success:
+        configs = [
+            types.CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.is_read_only,
+                config_source=entry.source,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in describe_created_topic(result.configs, broker.config)
+        ]
+    return types.CreatableTopicResult(
+        name=result.name,
+        topic_id=result.topic_id,
+        error_code=result.error,
+        error_message=result.message,
+        topic_config_error_code=0,
+        num_partitions=result.partition_count if result.is_success else BROKER_DEFAULT,
+        replication_factor=result.replication_factor if result.is_success else BROKER_DEFAULT,
+        configs=configs if result.is_success else [],
+    )
+
+
+async def handle_delete(broker: Broker, context: RequestContext, request: Any) -> object:
+    types = response_types(context.api_key, context.api_version)
+    if context.api_version >= TOPIC_STATES_FROM:
+        asked = [
+            TopicReference(name=topic.name, topic_id=topic.topic_id or ZERO_TOPIC_ID)
+            for topic in request.topics
+        ]
+    else:
+        asked = [TopicReference(name=name) for name in request.topic_names]
+    results = await called_back(broker.controller.delete_topics, asked)
+    await broker.deletions_done()
+    return types.DeleteTopicsResponse(
+        throttle_time=0,
+        responses=[
+            types.DeletableTopicResult(
+                name=result.name,
+                topic_id=result.topic_id,
+                error_code=result.error,
+                error_message=result.message,
+            )
+            for result in results
+        ],
+    )
+
+
+async def handle_create_partitions(broker: Broker, context: RequestContext, request: Any) -> object:
+    types = response_types(context.api_key, context.api_version)
+    asked = [
+        MorePartitions(
+            name=topic.name,
+            partition_count=topic.count,
+            assignments=None
+            if topic.assignments is None
+            else [each.broker_ids for each in topic.assignments],
+        )
+        for topic in request.topics
+    ]
+    results = await called_back(broker.controller.create_partitions, asked, request.validate_only)
+    return types.CreatePartitionsResponse(
+        throttle_time=0,
+        results=[
+            types.CreatePartitionsTopicResult(
+                name=result.name,
+                error_code=result.error if not result.is_success else ErrorCode.NONE,
+                error_message=result.message,
+            )
+            for result in results
+        ],
+    )

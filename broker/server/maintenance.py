@@ -1,0 +1,149 @@
+"""Timers of the broker: ticks, checkpoints, retention, periodic flushes.
+
+The intervals are Kafka's settings, read anew each time. Retention is normally asked for by the
+appliance's scheduler; this timer stands behind it: it runs when nobody has asked for
+``SCHEDULER_SILENCE_MS``, and on its own when the broker was started alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.replication.partition import Partition
+from broker.storage.log import Log, RetentionOutcome
+
+if TYPE_CHECKING:
+    from broker.server.app import Broker
+
+logger = logging.getLogger(__name__)
+
+TICK_SECONDS: Final = 1.0
+RETENTION_INTERVAL_MS: Final = 60_000
+#: Distinct faults that are remembered, so that each is logged once.
+MAX_REPORTED: Final = 10_000
+#: Partitions looked at in one turn of the loop.
+PARTITIONS_PER_SLICE: Final = 256
+
+
+class Maintenance:
+    """See the module's docstring."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._timer: asyncio.TimerHandle | None = None
+        self._reported: set[str] = set()
+        self._is_checkpointing = False
+        self._is_cleaning = False
+        self._next_checkpoint_ms = 0
+        self._next_retention_ms = 0
+
+    def start(self) -> None:
+        now_ms = self._broker.clock.monotonic_ms()
+        self._next_checkpoint_ms = now_ms + self._checkpoint_interval_ms
+        self._next_retention_ms = now_ms + RETENTION_INTERVAL_MS
+        self._timer = self._broker.loop.call_later(TICK_SECONDS, self._on_tick)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    @property
+    def _checkpoint_interval_ms(self) -> int:
+        config = self._broker.config
+        return min(
+            config.log_flush_offset_checkpoint_interval_ms,
+            config.replica_high_watermark_checkpoint_interval_ms,
+        )
+
+    def _on_tick(self) -> None:
+        broker = self._broker
+        self._timer = broker.loop.call_later(TICK_SECONDS, self._on_tick)
+        now_ms = broker.clock.monotonic_ms()
+        for listener in broker.listeners:
+            listener.tick(now_ms)
+        for work in broker.logs.tick(now_ms):
+            broker.threads.disk(work.run, self._on_removed)
+        self._flush_due()
+        if now_ms >= self._next_checkpoint_ms and not self._is_checkpointing:
+            self._next_checkpoint_ms = now_ms + self._checkpoint_interval_ms
+            broker.tasks.spawn(self._checkpoint(), "checkpoint")
+        if now_ms >= self._next_retention_ms and not self._is_cleaning:
+            self._next_retention_ms = now_ms + RETENTION_INTERVAL_MS
+            broker.tasks.spawn(self._retain(), "retention")
+
+    async def _checkpoint(self) -> None:
+        self._is_checkpointing = True
+        try:
+            for work in self._broker.logs.checkpoint_work():
+                await self._broker.threads.call(work.run)
+        finally:
+            self._is_checkpointing = False
+
+    async def _retain(self) -> None:
+        await self.run_retention()
+
+    async def run_retention(self) -> list[dict[str, Any]]:
+        """Delete what each topic's policy allows; tells what went and why."""
+        if self._is_cleaning:
+            return []
+        self._is_cleaning = True
+        deleted: list[dict[str, Any]] = []
+        try:
+            for count, step in enumerate(self._broker.logs.retention_pass(), 1):
+                if step.cold is not None:
+                    await self._broker.threads.call(step.cold.pull)
+                if step.outcome is not None:
+                    deleted += self._note_retention(step.log, step.outcome)
+                if count % PARTITIONS_PER_SLICE == 0:
+                    await asyncio.sleep(0)
+        finally:
+            self._is_cleaning = False
+        self._next_retention_ms = self._broker.clock.monotonic_ms() + RETENTION_INTERVAL_MS
+        return deleted
+
+    def _note_retention(self, log: Log, outcome: RetentionOutcome) -> list[dict[str, Any]]:
+        topic, index = log.topic_partition
+        hosted = self._broker.replicas.topics.get(topic)
+        partition = hosted.partitions[index] if hosted is not None else None
+        if outcome.flush is not None and partition is not None:
+            self._broker.replicas.sync_rolled(partition, outcome.flush)
+        if outcome.doomed and partition is not None:
+            partition.touch()
+        return [
+            {
+                "partition": str(log.topic_partition),
+                "base_offset": gone.segment.base_offset,
+                "bytes": gone.segment.size,
+                "reason": gone.reason.value,
+            }
+            for gone in outcome.doomed
+        ]
+
+    def _flush_due(self) -> None:
+        """``flush.ms``: logs that have waited long enough for their sync."""
+        now_ms = self._broker.clock.wall_ms()
+        for partition in self._broker.replicas.partitions():
+            if partition.log.is_flush_due(now_ms):
+                self._broker.replicas.request_flush(partition)
+
+    def _on_removed(self, _: None, error: Exception | None) -> None:
+        if error is not None:
+            self.report_once(f"removing files failed: {error}")
+
+    async def flushes_done(self, partitions: Iterable[Partition]) -> None:
+        """Returns once what these partitions held when asked is on disk (or their disk failed)."""
+        ends = {partition: partition.log.log_end_offset for partition in partitions}
+        while any(
+            partition.log.flushed_offset < end and not partition.is_closed
+            for partition, end in ends.items()
+        ):
+            await asyncio.sleep(0.001)
+
+    def report_once(self, message: str) -> None:
+        if message not in self._reported and len(self._reported) < MAX_REPORTED:
+            self._reported.add(message)
+            logger.error("%s", message)

@@ -1,0 +1,80 @@
+"""The process around the broker: event loop, signals, limits, the parent's pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from broker.server.app import Broker
+
+logger = logging.getLogger(__name__)
+
+PARENT_FD_VARIABLE: Final = "ODRADEK_PARENT_FD"
+#: A thread that computes gives the loop its turn after this long (Python's default is 5 ms).
+SWITCH_INTERVAL_SECONDS: Final = 0.0005
+
+
+def run(data_directory: Path, settings: Mapping[str, str]) -> int:
+    """Serve until told to stop; returns the exit code. Raises StartError, ConfigError or OSError."""
+    data_directory.mkdir(parents=True, exist_ok=True)
+    _raise_descriptor_limit()
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(data_directory, settings))
+    return 0
+
+
+async def _serve(data_directory: Path, settings: Mapping[str, str]) -> None:
+    loop = asyncio.get_running_loop()
+    broker = Broker(data_directory, settings, loop)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, broker.stop_requested.set)
+    _watch_parent(loop, broker)
+    try:
+        await broker.start()
+    except BaseException:
+        await broker.abandon()
+        raise
+    # What was loaded so far lives as long as the process: full collections need not look at it.
+    gc.collect()
+    gc.freeze()
+    for listener in broker.listeners:
+        sys.stdout.write(f"ready {listener.endpoint.host}:{listener.port}\n")
+    sys.stdout.flush()
+    await broker.stop_requested.wait()
+    logger.info("stopping")
+    await broker.stop()
+
+
+def _watch_parent(loop: asyncio.AbstractEventLoop, broker: Broker) -> None:
+    """Stop when the other end of the parent's pipe is closed, however the parent ended."""
+    given = os.environ.get(PARENT_FD_VARIABLE)
+    if given is None:
+        return
+    descriptor = int(given)
+
+    def on_readable() -> None:
+        loop.remove_reader(descriptor)
+        logger.warning("the parent process has gone")
+        broker.stop_requested.set()
+
+    os.set_blocking(descriptor, False)
+    loop.add_reader(descriptor, on_readable)
+
+
+def _raise_descriptor_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
