@@ -1,0 +1,747 @@
+"""One partition's log: appends, reads, rolls, cuts.
+
+Everything here runs on the loop and touches only the page cache; whatever must reach the disk is
+given out as ``FlushNeeded``. After ``kill -9`` nothing that was appended is lost (the page cache
+survives); after a power loss nothing below ``flushed_offset``. A full disk (``DiskFullError``)
+leaves the log as it was; any other failure of the file system is ``StorageError`` and takes the
+directory offline.
+
+Hot path: ``append_as_leader`` runs per produced batch: 4-5 us with the pwrite, 3 us into a mapped
+tail (tests/bench). No work per record, no search, one index entry every 4 KiB.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from typing import Final, NamedTuple
+
+from broker.config.topic_config import TopicConfig
+from broker.model.error_code import ErrorCode
+from broker.model.errors import CorruptLogError, DiskFullError, KafkaError, StorageError
+from broker.model.ids import TopicId, TopicPartition
+from broker.records.header import (
+    CONTROL_FLAG,
+    LOG_APPEND_TIME_FLAG,
+    BatchHeader,
+    MalformedBatch,
+    compute_crc,
+    stamp,
+    walk_headers,
+)
+from broker.storage.append_info import AppendInfo
+from broker.storage.cold import ColdRead, PagesCold
+from broker.storage.context import DoomedFiles, StorageContext
+from broker.storage.filesystem import File
+from broker.storage.flush import FlushNeeded
+from broker.storage.layout import DELETED_SUFFIX, SEGMENT_SUFFIXES
+from broker.storage.leader_epochs import LeaderEpochs
+from broker.storage.log_reader import LogRead, LogReader, TimestampOffset
+from broker.storage.markers import parse_marker
+from broker.storage.producer_state import ProducerEntry, ProducerState
+from broker.storage.replay import rebuild_producers
+from broker.storage.retention import (
+    Doomed,
+    RetentionRules,
+    SegmentFacts,
+    roll_age_ms,
+    segments_to_delete,
+)
+from broker.storage.segment import Segment
+from broker.storage.segments import Segments
+from broker.storage.snapshot_files import SnapshotFiles
+
+#: A partition that appended this much within a tick window is hot: its tail gets mapped.
+HOT_BYTES: Final = 1024 * 1024
+
+
+class RetentionOutcome(NamedTuple):
+    """What a retention pass deleted, and the sync that it asks for if it rolled."""
+
+    doomed: list[Doomed]
+    flush: FlushNeeded | None
+
+
+class Log:
+    """See the module. Offsets: ``log_start_offset`` <= ``flushed_offset`` <= ``log_end_offset``,
+    but for DeleteRecords, which may move the start beyond what is on disk."""
+
+    __slots__ = (
+        "_context",
+        "_cut_count",
+        "_indexed_offset",
+        "_is_flushing",
+        "_new_directories",
+        "_reader",
+        "_roll_ms",
+        "_segment_bytes",
+        "_segments",
+        "_snapshots",
+        "_unsynced_sealed",
+        "config",
+        "directory",
+        "flushed_offset",
+        "high_watermark",
+        "is_deleted",
+        "is_hot",
+        "last_flush_ms",
+        "leader_epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "topic_id",
+        "topic_partition",
+        "window_bytes",
+    )
+
+    def __init__(
+        self,
+        context: StorageContext,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: TopicId | None,
+        config: TopicConfig,
+        segments: list[Segment],
+        *,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        leader_epochs: LeaderEpochs,
+        producers: ProducerState,
+        snapshots: SnapshotFiles,
+        now_ms: int,
+        is_new: bool = False,
+        has_synced_indexes: bool = False,
+    ) -> None:
+        self._context = context
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self._segments = Segments(segments)
+        self._reader = LogReader(self._segments)
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        #: Everything below is on disk. It is also the recovery point: recovery begins here.
+        self.flushed_offset = min(recovery_point, log_end_offset)
+        self.high_watermark = log_start_offset
+        self.leader_epochs = leader_epochs
+        self.producers = producers
+        self.last_flush_ms = now_ms
+        #: Bytes appended since the last tick, and whether the active segment's tail is mapped.
+        self.window_bytes = 0
+        self.is_hot = False
+        #: The directory was given up under a flush that may still run.
+        self.is_deleted = False
+        self._snapshots = snapshots
+        self._unsynced_sealed = [
+            segment
+            for slot, segment in enumerate(segments[:-1])
+            if segments[slot + 1].base_offset > self.flushed_offset
+        ]
+        #: Directories with names that are not on disk yet.
+        self._new_directories = [directory, context.log_dir] if is_new else []
+        self._is_flushing = False
+        self._cut_count = 0
+        #: The log end when the active segment's indexes were last synced; a flush leaves them out.
+        self._indexed_offset = log_end_offset if has_synced_indexes else -1
+        self.set_config(config)
+
+    def __repr__(self) -> str:
+        return f"Log({self.topic_partition}, [{self.log_start_offset}, {self.log_end_offset}))"
+
+    # State -----------------------------------------------------------------------------------
+
+    def set_config(self, config: TopicConfig) -> None:
+        """Takes effect with the next append, read or retention pass."""
+        self.config = config
+        self._segment_bytes = config.segment_bytes
+        self._segments.active.set_max_index_bytes(config.segment_index_bytes)
+        self._set_roll_ms()
+
+    def _set_roll_ms(self) -> None:
+        """``segment.ms`` less this segment's share of the jitter, so that logs do not roll at once."""
+        jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        if jitter > 0:
+            name = f"{self.topic_partition}:{self._segments.active.base_offset}"
+            jitter = zlib.crc32(name.encode()) % jitter
+        self._roll_ms = self.config.segment_ms - jitter
+
+    @property
+    def recovery_point(self) -> int:
+        return self.flushed_offset
+
+    @property
+    def size_in_bytes(self) -> int:
+        return self._segments.size_in_bytes
+
+    @property
+    def segments(self) -> Segments:
+        return self._segments
+
+    def set_high_watermark(self, high_watermark: int) -> None:
+        """Bounds what retention deletes and which ended transactions are stable."""
+        self.high_watermark = high_watermark
+        self.producers.on_high_watermark(high_watermark)
+
+    @property
+    def first_unstable_offset(self) -> int:
+        """-1 when no transaction holds readers back."""
+        offset = self.producers.first_unstable_offset
+        return offset if offset < 0 else max(offset, self.log_start_offset)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Where read_committed readers stop."""
+        unstable = self.producers.first_unstable_offset
+        if unstable < 0 or unstable >= high_watermark:
+            return high_watermark
+        return max(unstable, self.log_start_offset)
+
+    def active_producers(self) -> list[ProducerEntry]:
+        """What DescribeProducers tells."""
+        return list(self.producers.entries.values())
+
+    # Leader epochs ---------------------------------------------------------------------------
+
+    @property
+    def latest_leader_epoch(self) -> int:
+        return self.leader_epochs.latest
+
+    def assign_leader_epoch(self, leader_epoch: int) -> None:
+        """This replica leads from the log end offset on."""
+        self.leader_epochs.assign(leader_epoch, self.log_end_offset)
+
+    def epoch_at(self, offset: int) -> int:
+        return self.leader_epochs.epoch_at(offset)
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) for OffsetForLeaderEpoch; (-1, -1) when unknown."""
+        return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
+    # Appending -------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self, batch: memoryview | bytearray, header: BatchHeader, leader_epoch: int, now_ms: int
+    ) -> AppendInfo:
+        """Store one validated batch behind the log end, stamping offset and epoch into it."""
+        has_producer = header.producer_id >= 0
+        if has_producer:
+            if header.attributes & CONTROL_FLAG:
+                self._check_marker(batch, header)
+            else:
+                duplicate = self.producers.check(header)
+                if duplicate is not None:
+                    return AppendInfo(
+                        duplicate.base_offset,
+                        duplicate.last_offset,
+                        duplicate.timestamp,
+                        self.log_start_offset,
+                        duplicate.offset_delta + 1,
+                        None,
+                        True,
+                    )
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        rolled = self._roll_if_due(len(batch), last_offset, header.max_timestamp, now_ms)
+        stamp(batch, 0, base_offset, leader_epoch)
+        if leader_epoch > self.leader_epochs.latest:
+            self.leader_epochs.assign(leader_epoch, base_offset)
+        self._store(batch, last_offset, header.max_timestamp)
+        if has_producer:
+            self._note_producer(batch, header, base_offset)
+        return AppendInfo(
+            base_offset,
+            last_offset,
+            header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else -1,
+            self.log_start_offset,
+            header.record_count,
+            rolled,
+        )
+
+    def append_as_follower(self, data: memoryview | bytearray | bytes, now_ms: int) -> AppendInfo:
+        """Store batches with the leader's offsets and epochs, after checking each of them.
+
+        Raises ``CorruptLogError`` for a bad sum, a torn batch or offsets that do not go on from
+        the log end; the batches before it have been stored then, and it is to be fetched again.
+        """
+        first_offset = self.log_end_offset
+        records = 0
+        rolled: FlushNeeded | None = None
+        view = memoryview(data)
+        position = 0
+        try:
+            for position, header in walk_headers(view):
+                batch = view[position : position + header.size_in_bytes]
+                self._check_replicated(batch, header, position)
+                last_offset = header.last_offset
+                rolled = (
+                    self._roll_if_due(len(batch), last_offset, header.max_timestamp, now_ms)
+                    or rolled
+                )
+                leader_epoch = header.partition_leader_epoch
+                if leader_epoch > self.leader_epochs.latest:
+                    self.leader_epochs.assign(leader_epoch, header.base_offset)
+                self._store(batch, last_offset, header.max_timestamp)
+                if header.producer_id >= 0:
+                    self._note_producer(batch, header, header.base_offset)
+                records += header.record_count
+        except MalformedBatch as error:
+            raise CorruptLogError(
+                "data from the leader", position, self.log_end_offset, str(error)
+            ) from error
+        return AppendInfo(
+            first_offset, self.log_end_offset - 1, -1, self.log_start_offset, records, rolled
+        )
+
+    def _check_replicated(self, batch: memoryview, header: BatchHeader, position: int) -> None:
+        if header.base_offset < self.log_end_offset:
+            problem = f"base offset {header.base_offset} lies below the log end"
+        elif header.last_offset_delta < 0 or compute_crc(batch, 0, len(batch)) != header.crc:
+            problem = "its sum is wrong"
+        else:
+            return
+        raise CorruptLogError("data from the leader", position, self.log_end_offset, problem)
+
+    def _store(self, batch: memoryview | bytearray, last_offset: int, max_timestamp: int) -> None:
+        try:
+            self._segments.active.append(
+                batch, last_offset, max_timestamp, self.config.index_interval_bytes
+            )
+        except OSError as error:
+            raise StorageError(self._context.log_dir, str(error)) from error
+        self.log_end_offset = last_offset + 1
+        if not self.window_bytes:
+            self._context.touched.append(self)
+        self.window_bytes += len(batch)
+        if self.window_bytes >= HOT_BYTES and not self.is_hot:
+            self._heat()
+
+    def _check_marker(self, batch: memoryview | bytearray, header: BatchHeader) -> None:
+        marker = parse_marker(batch)
+        if marker is not None:
+            self.producers.check_marker(header, marker)
+
+    def _note_producer(
+        self, batch: memoryview | bytearray, header: BatchHeader, base_offset: int
+    ) -> None:
+        if not header.attributes & CONTROL_FLAG:
+            self.producers.update(header, base_offset)
+            return
+        marker = parse_marker(batch)
+        if marker is None:
+            return
+        aborted = self.producers.end_transaction(header, marker, base_offset)
+        if aborted is not None:
+            self._segments.active.transaction_index.append(aborted)
+
+    # Rolling ---------------------------------------------------------------------------------
+
+    def _roll_if_due(
+        self, length: int, last_offset: int, max_timestamp: int, now_ms: int
+    ) -> FlushNeeded | None:
+        segment = self._segments.active
+        size = segment.size
+        if (
+            size + length <= self._segment_bytes
+            and not segment.is_index_full
+            and segment.has_room_for(last_offset, length)
+            and (not size or self._age_ms(segment, max_timestamp, now_ms) <= self._roll_ms)
+        ):
+            return None
+        if length > self._segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"A batch of {length} bytes does not fit into a segment of {self._segment_bytes}",
+            )
+        return self.roll(now_ms)
+
+    @staticmethod
+    def _age_ms(segment: Segment, max_timestamp: int, now_ms: int) -> int:
+        first_timestamp = segment.first_timestamp
+        if first_timestamp < 0:
+            first_timestamp = segment.load_first_timestamp()
+        if first_timestamp >= 0:
+            return max_timestamp - first_timestamp
+        return now_ms - segment.created_ms
+
+    def roll(self, now_ms: int) -> FlushNeeded | None:
+        """Seal the active segment and begin a new one at the log end.
+
+        Gives the sync that lets the recovery point pass the sealed one, None if the active
+        segment is empty. DiskFullError leaves the log as it was.
+        """
+        old = self._segments.active
+        base_offset = self.log_end_offset
+        if not old.size:
+            return None
+        context = self._context
+        new = Segment(
+            context.fs,
+            context.cache,
+            self.directory,
+            base_offset,
+            changed_ms=now_ms,
+            max_index_bytes=self.config.segment_index_bytes,
+        )
+        try:
+            new.create_files()
+            try:
+                self._write_snapshot(base_offset)
+                old.seal()
+            except BaseException:
+                new.close_files()
+                new.remove_files(context.fs)
+                raise
+        except OSError as error:
+            raise StorageError(context.log_dir, str(error)) from error
+        old.changed_ms = now_ms
+        old.become_sealed()
+        self._segments.append(new)
+        self._unsynced_sealed.append(old)
+        self._note_new_name(self.directory)
+        self.is_hot = False
+        self._set_roll_ms()
+        return self._flush(base_offset)
+
+    def _note_new_name(self, directory: str) -> None:
+        if directory not in self._new_directories:
+            self._new_directories.append(directory)
+
+    def _write_snapshot(self, offset: int) -> None:
+        """Producer state as of ``offset``, so that recovery need not read what lies before."""
+        if self._snapshots.write(offset, self.producers.snapshot()):
+            self._note_new_name(self.directory)
+
+    # Reading ---------------------------------------------------------------------------------
+
+    def read(
+        self, start_offset: int, max_bytes: int, end_offset: int, min_one_batch: bool
+    ) -> LogRead | ColdRead:
+        """Whole batches from the one that holds ``start_offset``, none past ``end_offset``.
+
+        At most ``max_bytes``, but for a first batch that is larger when ``min_one_batch``.
+        """
+        log_end_offset = self.log_end_offset
+        if start_offset < self.log_start_offset or start_offset > log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic_partition} holds [{self.log_start_offset}, {log_end_offset}), "
+                f"not {start_offset}",
+            )
+        if end_offset > log_end_offset:
+            end_offset = log_end_offset
+        if start_offset >= end_offset:
+            return LogRead(None, start_offset, start_offset)
+        return self._reader.read(start_offset, max_bytes, end_offset, log_end_offset, min_one_batch)
+
+    def aborted_transactions(
+        self, start_offset: int, end_offset: int
+    ) -> list[tuple[int, int]] | ColdRead:
+        return self._reader.aborted_transactions(start_offset, end_offset)
+
+    def offset_for_timestamp(
+        self, timestamp_ms: int, end_offset: int
+    ) -> TimestampOffset | ColdRead | None:
+        """First record as young as ``timestamp_ms`` below ``end_offset`` (G45)."""
+        return self._reader.offset_for_timestamp(timestamp_ms, self.log_start_offset, end_offset)
+
+    def max_timestamp_offset(self) -> TimestampOffset | ColdRead | None:
+        """ListOffsets -3."""
+        return self._reader.max_timestamp_offset()
+
+    # Flushing --------------------------------------------------------------------------------
+
+    def is_flush_due(self, now_ms: int) -> bool:
+        """Whether ``flush.messages`` or ``flush.ms`` ask for a flush now."""
+        unflushed = self.log_end_offset - self.flushed_offset
+        return unflushed > 0 and (
+            unflushed >= self.config.flush_messages
+            or now_ms - self.last_flush_ms >= self.config.flush_ms
+        )
+
+    def flush_target(self) -> FlushNeeded | None:
+        """The sync of everything appended so far; None while one is under way or nothing waits.
+
+        Group commit: ask again when it has come back, and one sync answers all who waited.
+        """
+        if self._is_flushing or self.flushed_offset >= self.log_end_offset:
+            return None
+        return self._flush(self.log_end_offset, [self._segments.active.records.file])
+
+    def _flush(self, end_offset: int, active_files: list[File] | None = None) -> FlushNeeded:
+        """Sync the sealed segments, and of the active one ``active_files`` (group commit)."""
+        sealed = list(self._unsynced_sealed)
+        files: list[File] = []
+        for segment in sealed:
+            files += segment.open_files()
+        active = self._segments.active
+        is_group_commit = active_files is not None
+        if active_files is not None:
+            files += active_files
+            if active.has_aborted_transactions:
+                files.append(active.transaction_index.file)
+            self._is_flushing = True
+            self._reader.remember_end(end_offset, active, active.size)
+        files += self._snapshots.take_unsynced()
+        epochs = self.leader_epochs.entries() if self.leader_epochs.is_dirty else None
+        self.leader_epochs.is_dirty = False
+        directories = self._new_directories
+        self._new_directories = []
+        return FlushNeeded(
+            self,
+            self._context.fs,
+            end_offset,
+            files,
+            directories,
+            sealed,
+            epochs,
+            self._cut_count,
+            is_group_commit,
+        )
+
+    def on_flushed(self, flush: FlushNeeded, error: BaseException | None) -> None:
+        """``flush.run()`` came back. Raises StorageError for a failed sync: it is final."""
+        flush.release()
+        if flush.is_group_commit:
+            self._is_flushing = False
+        if self.is_deleted:
+            return
+        if isinstance(error, DiskFullError):
+            # A small file found no room; the bytes themselves have theirs. Nothing moved.
+            self.leader_epochs.is_dirty = True
+            return
+        if error is not None:
+            raise StorageError(self._context.log_dir, f"sync failed: {error}") from error
+        if flush.cut_count != self._cut_count:
+            return
+        synced = set(flush.sealed)
+        self._unsynced_sealed = [
+            segment for segment in self._unsynced_sealed if segment not in synced
+        ]
+        self.flushed_offset = max(self.flushed_offset, flush.end_offset)
+
+    # Hot tail --------------------------------------------------------------------------------
+
+    def _heat(self) -> None:
+        """Map the active segment's tail: appends become memory copies."""
+        self.is_hot = True
+        if self._context.may_map:
+            active = self._segments.active
+            active.records.file.heat(self._segment_bytes)
+
+    def cool(self) -> None:
+        """The partition came to rest: the file gets its true size again."""
+        self.is_hot = False
+        self._segments.active.records.file.cool()
+
+    def rest(self) -> None:
+        """Nobody appended for a while: hold no descriptor and no index in memory."""
+        self.cool()
+        with contextlib.suppress(DiskFullError):
+            self._segments.active.rest()
+
+    def trim(self) -> None:
+        """Make every file readable for other programs: index entries written, zeros cut."""
+        self._segments.active.write_pending()
+
+    # Cutting ---------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> bool:
+        """Remove everything from ``offset`` on; gives whether that was anything.
+
+        Waits for the disk: bytes written anew below an old recovery point would escape recovery,
+        so the lowered point reaches the disk before the first byte changes, the cut right after.
+        """
+        if offset >= self.log_end_offset:
+            self.leader_epochs.truncate_from_end(self.log_end_offset)
+            return False
+        if offset <= self._segments.first.base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        self._begin_cut(offset)
+        doomed = [segment for segment in self._segments if segment.base_offset >= offset]
+        self._segments.remove(doomed)
+        active = self._segments.active
+        active.truncate_to(offset)
+        active.become_active()
+        self._segments.recount()
+        self._doom(doomed, 0)
+        for segment in doomed:
+            segment.abandon()
+        self._finish_cut(offset)
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Remove everything; the log goes on, empty, at ``offset``. Waits for the disk."""
+        self._begin_cut(offset)
+        doomed = list(self._segments)
+        self._doom(doomed, 0)
+        for segment in doomed:
+            segment.abandon()
+        context = self._context
+        active = Segment(
+            context.fs,
+            context.cache,
+            self.directory,
+            offset,
+            max_index_bytes=self.config.segment_index_bytes,
+        )
+        active.create_files()
+        self._segments.replace_all([active])
+        self.log_start_offset = offset
+        self.leader_epochs.clear()
+        self._finish_cut(offset)
+
+    def _begin_cut(self, offset: int) -> None:
+        self._cut_count += 1
+        self._reader.forget()
+        self.is_hot = False
+        self.flushed_offset = min(self.flushed_offset, offset)
+        self._context.recovery_point_lowered(self)
+
+    def _finish_cut(self, offset: int) -> None:
+        context = self._context
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self.leader_epochs.truncate_from_end(offset)
+        self._unsynced_sealed = [
+            segment for segment in self._unsynced_sealed if segment in set(self._segments)
+        ]
+        self._snapshots.drop_above(offset)
+        for file in self._segments.active.open_files():
+            file.datasync()
+        context.fs.sync_directory(self.directory)
+        rebuild_producers(
+            self.producers, self._snapshots, self._segments, self.log_start_offset, offset, -1
+        )
+
+    def set_log_start_offset(self, offset: int) -> bool:
+        """Nothing below ``offset`` is readable any more; gives whether that changed anything.
+
+        The caller checkpoints it before it answers. Segments go with the next retention pass.
+        """
+        if offset > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{offset} lies beyond the high watermark {self.high_watermark}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.leader_epochs.truncate_from_start(offset)
+        return True
+
+    # Deleting --------------------------------------------------------------------------------
+
+    def delete_old_segments(self, now_ms: int) -> RetentionOutcome | ColdRead:
+        """Apply retention by start offset, size and time; the files go a little later."""
+        try:
+            facts = self._facts(now_ms)
+        except PagesCold as cold:
+            return cold.read
+        config = self.config
+        rules = RetentionRules(config.retention_ms, config.retention_bytes, config.is_deleted)
+        doomed = segments_to_delete(
+            facts, rules, self.log_start_offset, self.high_watermark, now_ms
+        )
+        flush = None
+        if doomed and doomed[-1].segment.is_active:
+            flush = self.roll(now_ms)
+        if doomed:
+            self._delete_first(len(doomed))
+        return RetentionOutcome(doomed, flush)
+
+    def roll_if_old(self, now_ms: int) -> FlushNeeded | ColdRead | None:
+        """Roll an active segment whose records are old, so that retention can take them."""
+        config = self.config
+        rules = RetentionRules(config.retention_ms, config.retention_bytes, config.is_deleted)
+        active = self._segments.active
+        if not active.size:
+            return None
+        try:
+            first_timestamp = active.load_first_timestamp()
+        except PagesCold as cold:
+            return cold.read
+        born_ms = active.created_ms if first_timestamp < 0 else first_timestamp
+        if now_ms - born_ms <= roll_age_ms(self._roll_ms, rules):
+            return None
+        return self.roll(now_ms)
+
+    def expire_producers(self, now_ms: int) -> int:
+        return self.producers.expire(now_ms, self._context.producer_id_expiration_ms)
+
+    def _facts(self, now_ms: int) -> list[SegmentFacts]:
+        segments = self._segments
+        return [
+            SegmentFacts(
+                segment.base_offset,
+                segments.end_of(slot, self.log_end_offset),
+                segment.size,
+                segment.load_max_timestamp(),
+                now_ms if segment.is_active else segment.changed_ms,
+                segment.is_active,
+            )
+            for slot, segment in enumerate(segments)
+        ]
+
+    def _delete_first(self, count: int) -> None:
+        doomed = [self._segments[slot] for slot in range(count)]
+        first_kept = self._segments[count].base_offset
+        if first_kept > self.log_start_offset:
+            self.log_start_offset = first_kept
+            self.leader_epochs.truncate_from_start(first_kept)
+        self._segments.remove(doomed)
+        self._reader.forget()
+        self._snapshots.drop_below(first_kept)
+        self._doom(doomed, self.config.file_delete_delay_ms)
+
+    def _doom(self, doomed: list[Segment], delay_ms: int) -> None:
+        """Rename the files; they are unlinked when nobody can be sending them any more."""
+        context = self._context
+        paths = []
+        for segment in doomed:
+            segment.close_files()
+            segment.rename_files(context.fs, DELETED_SUFFIX)
+            paths += [segment.path(suffix) for suffix in SEGMENT_SUFFIXES]
+        gone = set(doomed)
+        self._unsynced_sealed = [
+            segment for segment in self._unsynced_sealed if segment not in gone
+        ]
+        if paths:
+            context.doomed.append(DoomedFiles(delay_ms, paths))
+            self._note_new_name(self.directory)
+
+    # Stopping --------------------------------------------------------------------------------
+
+    def prepare_close(self) -> FlushNeeded | None:
+        """Leave the files as a clean stop leaves them, but for the sync that this asks for."""
+        active = self._segments.active
+        active.seal()
+        if self.producers.entries or self._snapshots.offsets:
+            self._write_snapshot(self.log_end_offset)
+        is_on_disk = (
+            self.flushed_offset == self._indexed_offset == self.log_end_offset
+            and not self._new_directories
+            and not self.leader_epochs.is_dirty
+        )
+        if is_on_disk:
+            return None
+        self._indexed_offset = self.log_end_offset
+        return self._flush(self.log_end_offset, active.open_files())
+
+    def close(self, *, clean: bool = True) -> None:
+        """Give everything back; a clean close waits for the disk."""
+        if clean:
+            flush = self.prepare_close()
+            if flush is not None:
+                flush.run()
+                self.on_flushed(flush, None)
+        for segment in self._segments:
+            segment.close_files()
+
+    def move_to(self, directory: str) -> None:
+        """The directory was renamed; open files stay open."""
+        self.directory = directory
+        self._snapshots.directory = directory
+        for segment in self._segments:
+            segment.move_to(directory)

@@ -1,0 +1,190 @@
+"""One log directory: its lock, its identity, its checkpoints, how its last run ended.
+
+On the disk: ``meta.properties`` says whose it is; three offset checkpoints hold recovery points,
+log starts and high watermarks of all partitions; ``.kafka_cleanshutdown`` is written last of all
+at a clean stop and removed, synced, before anything changes after a start. Checkpoints are
+replaced whole, by one writer at a time, and never by older contents than are there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable
+
+from broker.model.errors import DiskFullError, StorageError
+from broker.model.ids import TopicPartition
+from broker.storage.checkpoints import (
+    MetaProperties,
+    encode_clean_shutdown,
+    encode_meta_properties,
+    encode_offsets,
+    parse_meta_properties,
+    parse_offsets,
+)
+from broker.storage.context import StorageContext
+from broker.storage.filesystem import FileSystem, replace_file
+from broker.storage.layout import (
+    BOOT_ID_FILE,
+    CLEAN_SHUTDOWN_FILE,
+    LOCK_FILE,
+    LOG_START_CHECKPOINT,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_CHECKPOINT,
+)
+
+_log = logging.getLogger(__name__)
+
+Offsets = list[tuple[TopicPartition, int]]
+
+
+class DirectoryInUse(Exception):
+    """Another process holds the lock of a log directory."""
+
+
+class ForeignDirectory(Exception):
+    """``meta.properties`` names another cluster or node."""
+
+
+class CheckpointWork:
+    """Writes checkpoint files; call ``run`` in a thread."""
+
+    __slots__ = ("_directory", "_files", "_sequence")
+
+    def __init__(self, directory: LogDirectory, files: dict[str, Offsets], sequence: int) -> None:
+        self._directory = directory
+        self._files = files
+        self._sequence = sequence
+
+    def run(self) -> None:
+        for name, offsets in self._files.items():
+            self._directory.write_checkpoint(name, offsets, self._sequence)
+
+
+class LogDirectory:
+    def __init__(self, context: StorageContext) -> None:
+        self.path = context.log_dir
+        self.context = context
+        self.meta = MetaProperties("", -1, uuid.UUID(int=0))
+        #: Set once the file system failed: nothing here is served or written any more.
+        self.offline_reason = ""
+        self.was_clean = False
+        self.power_was_lost = True
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.log_starts: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self._fs: FileSystem = context.fs
+        self._unlock: Callable[[], None] | None = None
+        self._writing = threading.Lock()
+        self._sequence = 0
+        self._written: dict[str, tuple[int, Offsets]] = {}
+
+    @property
+    def is_offline(self) -> bool:
+        return bool(self.offline_reason)
+
+    def _file(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    def open(self, cluster_id: str, node_id: int) -> None:
+        """Lock and identify the directory, and take the last run's mark away."""
+        fs = self._fs
+        fs.make_directory(self.path)
+        unlock = fs.lock(self._file(LOCK_FILE))
+        if unlock is None:
+            raise DirectoryInUse(f"{self.path} is in use by another process")
+        self._unlock = unlock
+        self._identify(cluster_id, node_id)
+        self._read_end_of_last_run()
+        self.recovery_points = self._read_offsets(RECOVERY_POINT_CHECKPOINT)
+        self.log_starts = self._read_offsets(LOG_START_CHECKPOINT)
+        self.high_watermarks = self._read_offsets(REPLICATION_CHECKPOINT)
+
+    def _identify(self, cluster_id: str, node_id: int) -> None:
+        path = self._file(META_PROPERTIES)
+        if self._fs.exists(path):
+            meta = parse_meta_properties(self._fs.read_bytes(path))
+            if meta is None:
+                raise ForeignDirectory(f"{path} makes no sense")
+            if (meta.cluster_id, meta.node_id) != (cluster_id, node_id):
+                raise ForeignDirectory(
+                    f"{path} belongs to node {meta.node_id} of cluster {meta.cluster_id}, "
+                    f"this is node {node_id} of {cluster_id}"
+                )
+            self.meta = meta
+            return
+        self.meta = MetaProperties(cluster_id, node_id, uuid.uuid4())
+        replace_file(self._fs, path, encode_meta_properties(self.meta), sync=True)
+
+    def _read_end_of_last_run(self) -> None:
+        fs = self._fs
+        boot_id = fs.boot_id().encode()
+        path = self._file(BOOT_ID_FILE)
+        self.power_was_lost = not fs.exists(path) or fs.read_bytes(path) != boot_id
+        mark = self._file(CLEAN_SHUTDOWN_FILE)
+        self.was_clean = fs.exists(mark)
+        fs.remove(mark)
+        try:
+            if self.power_was_lost:
+                replace_file(fs, path, boot_id, sync=False)
+        except DiskFullError:
+            _log.warning("%s: no room to note the boot id", self.path)
+        fs.sync_directory(self.path)
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        path = self._file(name)
+        if not self._fs.exists(path):
+            return {}
+        offsets = parse_offsets(self._fs.read_bytes(path))
+        if offsets is None:
+            _log.warning("%s makes no sense and is passed over", path)
+            return {}
+        return offsets
+
+    # Checkpoints -----------------------------------------------------------------------------
+
+    def checkpoint(self, files: dict[str, Offsets]) -> CheckpointWork | None:
+        """Work that writes these contents, unless they are on disk already."""
+        changed = {
+            name: offsets
+            for name, offsets in files.items()
+            if name not in self._written or self._written[name][1] != offsets
+        }
+        if not changed or self.is_offline:
+            return None
+        self._sequence += 1
+        return CheckpointWork(self, changed, self._sequence)
+
+    def write_checkpoint(self, name: str, offsets: Offsets, sequence: int) -> None:
+        with self._writing:
+            if self._written.get(name, (0, []))[0] > sequence or self.is_offline:
+                return
+            try:
+                replace_file(self._fs, self._file(name), encode_offsets(offsets), sync=True)
+            except DiskFullError:
+                # The older checkpoint stays: recovery only takes longer with it.
+                _log.warning("%s: no room for %s", self.path, name)
+                return
+            except OSError as error:
+                raise StorageError(self.path, f"{name}: {error}") from error
+            self._written[name] = (sequence, offsets)
+
+    def write_recovery_points(self, offsets: Offsets) -> None:
+        """At once, for a point that was lowered. Raises when it cannot be written."""
+        self._sequence += 1
+        with self._writing:
+            data = encode_offsets(offsets)
+            replace_file(self._fs, self._file(RECOVERY_POINT_CHECKPOINT), data, sync=True)
+            self._written[RECOVERY_POINT_CHECKPOINT] = (self._sequence, offsets)
+
+    def write_clean_mark(self, broker_epoch: int) -> None:
+        """The last write of a clean stop."""
+        mark = self._file(CLEAN_SHUTDOWN_FILE)
+        replace_file(self._fs, mark, encode_clean_shutdown(broker_epoch), sync=True)
+
+    def close(self) -> None:
+        if self._unlock is not None:
+            self._unlock()
+            self._unlock = None

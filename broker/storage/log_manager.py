@@ -1,0 +1,536 @@
+"""All logs of this broker, in all its directories.
+
+The server opens it once, in a thread, before it serves; from then on everything runs on the loop
+and what waits for the disk is handed out as work (``run()`` in a thread). A directory whose file
+system fails goes offline alone, with its partitions; a partition that recovery could not judge is
+offline alone (``offline_partitions`` says why).
+
+After ``open`` a log is a few small objects: files and indexes are opened when they are first used
+and given back by ``tick`` when nobody appends, so thousands of idle partitions cost little.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+from broker.clock import Clock
+from broker.config.topic_config import TopicConfig
+from broker.model.error_code import ErrorCode
+from broker.model.errors import CorruptLogError, DiskFullError, KafkaError, StorageError
+from broker.model.ids import TopicId, TopicPartition
+from broker.storage.checkpoints import encode_partition_metadata, parse_partition_metadata
+from broker.storage.cold import ColdRead
+from broker.storage.context import StorageContext
+from broker.storage.filesystem import FileSystem, replace_file
+from broker.storage.flush import BlockingWork, FlushNeeded
+from broker.storage.layout import (
+    DELETE_DIRECTORY_SUFFIX,
+    LOG_START_CHECKPOINT,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_CHECKPOINT,
+    STRAY_DIRECTORY_SUFFIX,
+    is_marked_for_deletion,
+    marked_directory_name,
+    parse_partition_directory_name,
+    partition_directory_name,
+)
+from broker.storage.log import Log, RetentionOutcome
+from broker.storage.log_directory import LogDirectory
+from broker.storage.recovery import LoadRules, create_log, load_log
+from broker.storage.segment import SegmentCache
+
+_log = logging.getLogger(__name__)
+
+#: Appends are counted over this long to tell hot partitions, and idle ones.
+WINDOW_MS: Final = 10_000
+#: A clean stop with more dirty logs than this syncs the file system instead of every file.
+_MAX_SINGLE_SYNCS: Final = 32
+
+ConfigFor = Callable[[TopicPartition, TopicId | None], TopicConfig]
+Progress = Callable[[int, int], None]
+
+
+class PartitionSize(NamedTuple):
+    topic_partition: TopicPartition
+    size_in_bytes: int
+
+
+class DirectoryDescription(NamedTuple):
+    """What DescribeLogDirs tells of one directory."""
+
+    path: str
+    is_offline: bool
+    total_bytes: int
+    usable_bytes: int
+    partitions: list[PartitionSize]
+
+
+class RetentionStep(NamedTuple):
+    """One log's share of a retention pass. ``cold``: pull it in a thread, then go on."""
+
+    log: Log
+    outcome: RetentionOutcome | None
+    cold: ColdRead | None
+
+
+class _SyncDirectory:
+    """A name has changed in ``path``."""
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self._fs = fs
+        self._path = path
+
+    def run(self) -> None:
+        self._fs.sync_directory(self._path)
+
+
+class _RemoveFiles:
+    """Files and directories that nobody uses any more; unlinking large ones takes its time."""
+
+    def __init__(self, fs: FileSystem, files: list[str], directories: list[str]) -> None:
+        self._fs = fs
+        self._files = files
+        self._directories = directories
+
+    def run(self) -> None:
+        for path in self._files:
+            self._fs.remove(path)
+        for path in self._directories:
+            self._fs.remove_tree(path)
+
+
+class LogManager:
+    def __init__(
+        self,
+        dirs: Sequence[str],
+        fs: FileSystem,
+        clock: Clock,
+        *,
+        cluster_id: str,
+        node_id: int,
+        producer_id_expiration_ms: int = 86_400_000,
+        may_map: bool = False,
+        floor_bytes: int = 0,
+    ) -> None:
+        self._fs = fs
+        self._clock = clock
+        self._cluster_id = cluster_id
+        self._node_id = node_id
+        self._floor_bytes = floor_bytes
+        self._cache = SegmentCache()
+        self.logs: dict[TopicPartition, Log] = {}
+        self.offline_partitions: dict[TopicPartition, CorruptLogError] = {}
+        self.directories: dict[str, LogDirectory] = {}
+        for path in dirs:
+            context = StorageContext(
+                fs,
+                path,
+                cache=self._cache,
+                producer_id_expiration_ms=producer_id_expiration_ms,
+                may_map=may_map,
+            )
+            context.recovery_point_lowered = self._write_recovery_points
+            self.directories[path] = LogDirectory(context)
+        self._where: dict[TopicPartition, LogDirectory] = {}
+        self._window_ends_ms = 0
+        self._awake: set[Log] = set()
+        self._doomed_directories: list[tuple[int, str]] = []
+        self._below_floor: set[str] = set()
+
+    # Opening ---------------------------------------------------------------------------------
+
+    def open(
+        self, config_for: ConfigFor, *, threads: int = 2, progress: Progress | None = None
+    ) -> None:
+        """Lock the directories and open every log in them. Waits for the disk: run in a thread."""
+        self._cache.limit = 1 << 62  # threads must not drop each other's segments
+        for directory in self.directories.values():
+            try:
+                directory.open(self._cluster_id, self._node_id)
+            except OSError as error:
+                self._take_offline(directory, str(error))
+        jobs = [
+            (directory, name, topic_partition)
+            for directory in self._online()
+            for name, topic_partition in self._partitions_in(directory)
+        ]
+        done = 0
+        with ThreadPoolExecutor(max(threads, 1), "load-logs") as pool:
+            for _ in pool.map(lambda job: self._load(job, config_for), jobs):
+                done += 1
+                if progress is not None:
+                    progress(done, len(jobs))
+        self._cache.limit = SegmentCache.DEFAULT_LIMIT
+        self._window_ends_ms = self._clock.monotonic_ms() + WINDOW_MS
+        self._measure_space()
+
+    def _online(self) -> list[LogDirectory]:
+        return [directory for directory in self.directories.values() if not directory.is_offline]
+
+    def _partitions_in(self, directory: LogDirectory) -> list[tuple[str, TopicPartition]]:
+        found = []
+        for entry in self._fs.list_directory(directory.path):
+            if not entry.is_directory:
+                continue
+            if is_marked_for_deletion(entry.name):
+                self._doomed_directories.append((0, f"{directory.path}/{entry.name}"))
+                continue
+            topic_partition = parse_partition_directory_name(entry.name)
+            if topic_partition is not None:
+                found.append((entry.name, topic_partition))
+        return found
+
+    def _load(self, job: tuple[LogDirectory, str, TopicPartition], config_for: ConfigFor) -> None:
+        directory, name, topic_partition = job
+        path = f"{directory.path}/{name}"
+        rules = LoadRules(
+            directory.recovery_points.get(topic_partition, 0),
+            directory.log_starts.get(topic_partition, 0),
+            directory.was_clean,
+            directory.power_was_lost,
+            self._clock.wall_ms(),
+        )
+        self._where[topic_partition] = directory
+        try:
+            config = config_for(topic_partition, self._topic_id_in(path))
+            log = load_log(directory.context, path, topic_partition, config, rules)
+        except CorruptLogError as error:
+            _log.error("%s is offline: %s", topic_partition, error)
+            self.offline_partitions[topic_partition] = error
+            return
+        except (OSError, StorageError) as error:
+            self._take_offline(directory, str(error))
+            return
+        log.set_high_watermark(
+            min(
+                max(directory.high_watermarks.get(topic_partition, 0), log.log_start_offset),
+                log.log_end_offset,
+            )
+        )
+        self.logs[topic_partition] = log
+
+    def _topic_id_in(self, path: str) -> TopicId | None:
+        try:
+            return parse_partition_metadata(self._fs.read_bytes(f"{path}/{PARTITION_METADATA}"))
+        except FileNotFoundError:
+            return None
+
+    def _take_offline(self, directory: LogDirectory, reason: str) -> None:
+        _log.error("log directory %s is offline: %s", directory.path, reason)
+        directory.offline_reason = reason
+
+    def on_storage_error(self, error: StorageError) -> list[TopicPartition]:
+        """A directory failed: serve nothing of it any more. Gives the partitions that are lost."""
+        directory = self.directories[error.log_dir]
+        self._take_offline(directory, str(error))
+        lost = [tp for tp, where in self._where.items() if where is directory]
+        for topic_partition in lost:
+            self.logs.pop(topic_partition, None)
+        return lost
+
+    # Logs ------------------------------------------------------------------------------------
+
+    def get(self, topic_partition: TopicPartition) -> Log | None:
+        """None for a partition that is not here; KAFKA_STORAGE_ERROR for one that is offline."""
+        log = self.logs.get(topic_partition)
+        if log is None and topic_partition in self._where:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} is offline")
+        return log
+
+    def get_or_create(
+        self, topic_partition: TopicPartition, topic_id: TopicId | None, config: TopicConfig
+    ) -> Log:
+        """The log of this topic id. What a topic of the same name left behind is put aside."""
+        log = self.get(topic_partition)
+        if log is not None:
+            if log.topic_id is None and topic_id is not None:
+                log.topic_id = topic_id
+                self._write_metadata(log.directory, topic_id)
+            if topic_id is None or log.topic_id == topic_id:
+                return log
+            self.set_aside(topic_partition)
+        directory = self._roomiest()
+        path = f"{directory.path}/{partition_directory_name(topic_partition)}"
+        try:
+            self._fs.make_directory(path)
+            if topic_id is not None:
+                self._write_metadata(path, topic_id)
+            log = create_log(
+                directory.context,
+                path,
+                topic_partition,
+                topic_id,
+                config,
+                0,
+                self._clock.wall_ms(),
+            )
+        except DiskFullError:
+            self._fs.remove_tree(path)
+            raise
+        except OSError as error:
+            raise StorageError(directory.path, str(error)) from error
+        self.logs[topic_partition] = log
+        self._where[topic_partition] = directory
+        return log
+
+    def _write_metadata(self, path: str, topic_id: TopicId) -> None:
+        data = encode_partition_metadata(topic_id)
+        replace_file(self._fs, f"{path}/{PARTITION_METADATA}", data, sync=False)
+
+    def _roomiest(self) -> LogDirectory:
+        """The directory with the fewest logs, as Kafka chooses."""
+        online = self._online()
+        if not online:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no log directory is online")
+        if len(online) == 1:
+            return online[0]
+        counts = {directory.path: 0 for directory in online}
+        for directory in self._where.values():
+            if directory.path in counts:
+                counts[directory.path] += 1
+        return min(online, key=lambda directory: counts[directory.path])
+
+    def delete(self, topic_partition: TopicPartition) -> BlockingWork | None:
+        """Give a partition up: renamed at once, unlinked later. Answer when the work has run."""
+        log = self.logs.get(topic_partition)
+        delay_ms = log.config.file_delete_delay_ms if log else 0
+        marked = self._rename_away(topic_partition, DELETE_DIRECTORY_SUFFIX)
+        if marked is None:
+            return None
+        path, directory = marked
+        self._doomed_directories.append((self._clock.monotonic_ms() + delay_ms, path))
+        return _SyncDirectory(self._fs, directory.path)
+
+    def set_aside(self, topic_partition: TopicPartition) -> BlockingWork | None:
+        """Keep the files, under a ``-stray`` name, of a partition that the cluster does not know."""
+        marked = self._rename_away(topic_partition, STRAY_DIRECTORY_SUFFIX)
+        return None if marked is None else _SyncDirectory(self._fs, marked[1].path)
+
+    def _rename_away(
+        self, topic_partition: TopicPartition, suffix: str
+    ) -> tuple[str, LogDirectory] | None:
+        directory = self._where.get(topic_partition)
+        if directory is None or directory.is_offline:
+            return None
+        name = marked_directory_name(topic_partition, uuid.uuid4(), suffix)
+        target = f"{directory.path}/{name}"
+        log = self.logs.get(topic_partition)
+        if log is not None:
+            log.is_deleted = True
+            log.close(clean=False)
+        source = f"{directory.path}/{partition_directory_name(topic_partition)}"
+        try:
+            self._fs.rename(source, target)
+        except OSError as error:
+            raise StorageError(directory.path, str(error)) from error
+        if log is not None:
+            log.move_to(target)
+            self._awake.discard(log)
+        self.logs.pop(topic_partition, None)
+        self.offline_partitions.pop(topic_partition, None)
+        del self._where[topic_partition]
+        return target, directory
+
+    def retire_strays(
+        self, is_known: Callable[[TopicPartition, TopicId | None], bool]
+    ) -> list[TopicPartition]:
+        """Set aside every partition that ``is_known`` does not know; gives them."""
+        strays = [tp for tp, log in self.logs.items() if not is_known(tp, log.topic_id)]
+        for topic_partition in strays:
+            self.set_aside(topic_partition)
+        return strays
+
+    # Checkpoints -----------------------------------------------------------------------------
+
+    def checkpoint_work(self) -> list[BlockingWork]:
+        """Recovery points, log starts and high watermarks, as far as they changed."""
+        works: list[BlockingWork] = []
+        for directory in self._online():
+            logs = self._logs_in(directory)
+            work = directory.checkpoint(
+                {
+                    RECOVERY_POINT_CHECKPOINT: self._recovery_points(directory, logs),
+                    LOG_START_CHECKPOINT: self._log_starts(directory, logs),
+                    REPLICATION_CHECKPOINT: self._high_watermarks(directory, logs),
+                }
+            )
+            if work is not None:
+                works.append(work)
+        return works
+
+    def log_start_work(self) -> list[BlockingWork]:
+        """After DeleteRecords: answer when these have run."""
+        works: list[BlockingWork] = []
+        for directory in self._online():
+            starts = self._log_starts(directory, self._logs_in(directory))
+            work = directory.checkpoint({LOG_START_CHECKPOINT: starts})
+            if work is not None:
+                works.append(work)
+        return works
+
+    def _logs_in(self, directory: LogDirectory) -> list[Log]:
+        where = self._where
+        return [log for tp, log in self.logs.items() if where[tp] is directory]
+
+    def _recovery_points(
+        self, directory: LogDirectory, logs: list[Log]
+    ) -> list[tuple[TopicPartition, int]]:
+        return self._kept(directory.recovery_points) + [
+            (log.topic_partition, log.flushed_offset) for log in logs
+        ]
+
+    def _log_starts(
+        self, directory: LogDirectory, logs: list[Log]
+    ) -> list[tuple[TopicPartition, int]]:
+        return self._kept(directory.log_starts) + [
+            (log.topic_partition, log.log_start_offset)
+            for log in logs
+            if log.log_start_offset > log.segments.first.base_offset
+        ]
+
+    def _high_watermarks(
+        self, directory: LogDirectory, logs: list[Log]
+    ) -> list[tuple[TopicPartition, int]]:
+        return self._kept(directory.high_watermarks) + [
+            (log.topic_partition, log.high_watermark) for log in logs
+        ]
+
+    def _kept(self, known: dict[TopicPartition, int]) -> list[tuple[TopicPartition, int]]:
+        """What the last run knew of partitions that are offline now stays."""
+        return [(tp, known[tp]) for tp in self.offline_partitions if tp in known]
+
+    def _write_recovery_points(self, log: Log) -> None:
+        directory = self._where[log.topic_partition]
+        directory.write_recovery_points(self._recovery_points(directory, self._logs_in(directory)))
+
+    # Time ------------------------------------------------------------------------------------
+
+    def tick(self, now_ms: int) -> list[BlockingWork]:
+        """Once a second or so, with monotonic time: hot and idle tails, doomed files, free space."""
+        if now_ms >= self._window_ends_ms:
+            self._window_ends_ms = now_ms + WINDOW_MS
+            self._end_window()
+            self._measure_space()
+        return self._due_removals(now_ms)
+
+    def _end_window(self) -> None:
+        appended: set[Log] = set()
+        for directory in self.directories.values():
+            context = directory.context
+            appended.update(context.touched)
+            context.touched = []
+        for log in self._awake - appended:
+            if not log.is_deleted:
+                log.rest()
+        for log in appended:
+            log.window_bytes = 0
+        self._awake = appended
+
+    def _due_removals(self, now_ms: int) -> list[BlockingWork]:
+        files: list[str] = []
+        for directory in self.directories.values():
+            doomed, directory.context.doomed = directory.context.doomed, []
+            for entry in doomed:
+                if entry.is_due(now_ms):
+                    files += entry.paths
+                else:
+                    directory.context.doomed.append(entry)
+        directories = [path for due_ms, path in self._doomed_directories if due_ms <= now_ms]
+        if not files and not directories:
+            return []
+        self._doomed_directories = [
+            entry for entry in self._doomed_directories if entry[0] > now_ms
+        ]
+        return [_RemoveFiles(self._fs, files, directories)]
+
+    def retention_pass(self) -> Iterator[RetentionStep]:
+        """Go over all logs, one a step, so that the caller can stop between them."""
+        for log in list(self.logs.values()):
+            if log.is_deleted:
+                continue
+            now_ms = self._clock.wall_ms()
+            log.expire_producers(now_ms)
+            while isinstance(rolled := log.roll_if_old(now_ms), ColdRead):
+                yield RetentionStep(log, None, rolled)
+            if rolled is not None:
+                yield RetentionStep(log, RetentionOutcome([], rolled), None)
+            while isinstance(outcome := log.delete_old_segments(now_ms), ColdRead):
+                yield RetentionStep(log, None, outcome)
+            yield RetentionStep(log, outcome, None)
+
+    # Space -----------------------------------------------------------------------------------
+
+    def _measure_space(self) -> None:
+        self._below_floor = {
+            directory.path
+            for directory in self._online()
+            if self._fs.free_bytes(directory.path) < self._floor_bytes
+        }
+
+    def is_below_floor(self, topic_partition: TopicPartition) -> bool:
+        """Whether clients' appends are to be refused for want of room."""
+        if not self._below_floor:
+            return False
+        directory = self._where.get(topic_partition)
+        return directory is not None and directory.path in self._below_floor
+
+    def describe_directories(self) -> list[DirectoryDescription]:
+        described = []
+        for directory in self.directories.values():
+            total = usable = -1
+            if not directory.is_offline:
+                total = self._fs.total_bytes(directory.path)
+                usable = self._fs.free_bytes(directory.path)
+            sizes = [
+                PartitionSize(log.topic_partition, log.size_in_bytes)
+                for log in self._logs_in(directory)
+            ]
+            described.append(
+                DirectoryDescription(directory.path, directory.is_offline, total, usable, sizes)
+            )
+        return described
+
+    # Stopping --------------------------------------------------------------------------------
+
+    def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
+        """Nobody appends any more. Waits for the disk: run in a thread."""
+        for directory in self._online():
+            logs = self._logs_in(directory)
+            try:
+                if clean:
+                    self._close_cleanly(directory, logs, broker_epoch)
+            except (OSError, DiskFullError, StorageError) as error:
+                # No clean mark: the next start recovers.
+                _log.error("%s was not closed cleanly: %s", directory.path, error)
+            for log in logs:
+                log.close(clean=False)
+            directory.close()
+
+    def _close_cleanly(self, directory: LogDirectory, logs: list[Log], broker_epoch: int) -> None:
+        flushes = [flush for flush in (log.prepare_close() for log in logs) if flush is not None]
+        try:
+            self._sync(directory, flushes)
+        except BaseException as error:
+            for flush in flushes:
+                flush.release()
+            raise error
+        for flush in flushes:
+            flush.log.on_flushed(flush, None)
+        for work in self.checkpoint_work():
+            work.run()
+        if not self.offline_partitions:
+            directory.write_clean_mark(broker_epoch)
+
+    def _sync(self, directory: LogDirectory, flushes: list[FlushNeeded]) -> None:
+        if len(flushes) <= _MAX_SINGLE_SYNCS:
+            for flush in flushes:
+                flush.run()
+            return
+        for flush in flushes:
+            flush.write_epochs(sync=False)
+        self._fs.sync_all(directory.path)

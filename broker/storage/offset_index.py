@@ -1,0 +1,46 @@
+"""Offset index: from an offset to a byte position in the segment, every so many bytes.
+
+On disk (Kafka's ``OffsetIndex``): 8 bytes an entry, relative offset and position, both int32.
+The offset is the *last* of the batch that begins at the position.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from broker.storage.sparse_index import SparseIndex
+
+MAX_RELATIVE_OFFSET = 0x7FFF_FFFF
+
+
+class OffsetIndex(SparseIndex):
+    """Keys are relative offsets, values positions."""
+
+    ENTRY = Struct(">II")
+    KEY_CODE = "I"
+
+    __slots__ = ()
+
+    def append(self, offset: int, position: int) -> None:
+        self._append(offset - self.base_offset, position)
+
+    def position_before(self, offset: int) -> int:
+        """Where a scan for ``offset`` may begin."""
+        slot = self._last_slot_up_to_key(offset - self.base_offset)
+        return self.entry(slot)[1] if slot >= 0 else 0
+
+    def batch_at_or_before(self, position: int) -> int:
+        """The last indexed position that is <= ``position``: a batch begins there."""
+        slot = self._last_slot_up_to_value(position)
+        return self.entry(slot)[1] if slot >= 0 else 0
+
+    def last(self) -> tuple[int, int]:
+        """Last offset and position in the index; base offset and 0 if it is empty."""
+        if not self.count:
+            return self.base_offset, 0
+        relative_offset, position = self.entry(self.count - 1)
+        return self.base_offset + relative_offset, position
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop entries whose batch holds ``offset`` or anything behind it."""
+        self.keep(self._last_slot_up_to_key(offset - self.base_offset - 1) + 1)

@@ -1,0 +1,506 @@
+"""Opening a log: what lies in its directory becomes a ``Log``, after whatever end the last run had.
+
+After a clean stop only the end of the last segment is looked at. Otherwise every batch from the
+segment that holds the recovery point on is checked (structure, offsets, epochs; CRC from the
+recovery point on), its indexes, epochs and producer state are built anew, and the torn tail is
+cut. What a crash may leave behind:
+
+- zeros or a torn batch behind the end (a mapped tail, an interrupted write): cut;
+- lost pages, lost files above the recovery point after a *power loss*: the log ends before the
+  first of them, and what follows is dropped, because nobody was promised that it would stay;
+- the same after a mere ``kill -9``, in an earlier segment: the page cache had everything, so this
+  is damage; the partition goes offline (``CorruptLogError``) and a human chooses;
+- damage below the recovery point: offline, likewise. Never a silent cut.
+
+Runs in threads, before the partition is served. A full disk does not stop it: entries that find
+no room wait in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import Final, NamedTuple
+
+from broker.config.topic_config import TopicConfig
+from broker.model.errors import CorruptLogError, DiskFullError
+from broker.model.ids import TopicId, TopicPartition
+from broker.records.header import (
+    CONTROL_FLAG,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    compute_crc,
+)
+from broker.storage.checkpoints import parse_epochs, parse_partition_metadata
+from broker.storage.context import StorageContext
+from broker.storage.filesystem import DirectoryEntry
+from broker.storage.layout import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    PARTITION_METADATA,
+    SNAPSHOT_SUFFIX,
+    TEMPORARY_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_segment_file_name,
+    segment_file_name,
+)
+from broker.storage.leader_epochs import LeaderEpochs
+from broker.storage.log import Log
+from broker.storage.markers import parse_marker
+from broker.storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from broker.storage.producer_state import ProducerState
+from broker.storage.replay import rebuild_producers
+from broker.storage.segment import Segment
+from broker.storage.segments import Segments
+from broker.storage.snapshot_files import SnapshotFiles
+from broker.storage.time_index import TimeIndex
+
+_log = logging.getLogger(__name__)
+
+_SCAN_BYTES: Final = 1024 * 1024
+
+
+class LoadRules(NamedTuple):
+    """What the directory's checkpoints say of one log, and how the last run ended."""
+
+    recovery_point: int
+    log_start_offset: int
+    was_clean: bool
+    #: The machine was restarted since, or nobody knows: unsynced pages may be gone.
+    power_was_lost: bool
+    now_ms: int
+
+
+def load_log(
+    context: StorageContext,
+    directory: str,
+    topic_partition: TopicPartition,
+    config: TopicConfig,
+    rules: LoadRules,
+) -> Log:
+    """Open the log in ``directory``. Raises CorruptLogError when a human has to decide."""
+    return _Loader(context, directory, topic_partition, config, rules).load()
+
+
+def create_log(
+    context: StorageContext,
+    directory: str,
+    topic_partition: TopicPartition,
+    topic_id: TopicId | None,
+    config: TopicConfig,
+    start_offset: int,
+    now_ms: int,
+) -> Log:
+    """A new, empty log in a directory that exists and is empty."""
+    segment = _new_segment(context, directory, config, start_offset, now_ms)
+    return Log(
+        context,
+        directory,
+        topic_partition,
+        topic_id,
+        config,
+        [segment],
+        log_start_offset=start_offset,
+        log_end_offset=start_offset,
+        recovery_point=start_offset,
+        leader_epochs=LeaderEpochs(),
+        producers=ProducerState(),
+        snapshots=SnapshotFiles(context.fs, directory, []),
+        now_ms=now_ms,
+        is_new=True,
+    )
+
+
+def _new_segment(
+    context: StorageContext, directory: str, config: TopicConfig, base_offset: int, now_ms: int
+) -> Segment:
+    segment = Segment(
+        context.fs,
+        context.cache,
+        directory,
+        base_offset,
+        changed_ms=now_ms,
+        max_index_bytes=config.segment_index_bytes,
+    )
+    segment.create_files()
+    return segment
+
+
+class _Loader:
+    def __init__(
+        self,
+        context: StorageContext,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: TopicConfig,
+        rules: LoadRules,
+    ) -> None:
+        self._context = context
+        self._fs = context.fs
+        self._directory = directory
+        self._topic_partition = topic_partition
+        self._config = config
+        self._rules = rules
+        self._files: dict[str, DirectoryEntry] = {}
+        self._segments: list[Segment] = []
+        self._epochs = LeaderEpochs()
+        self._producers = ProducerState()
+        self._snapshots = SnapshotFiles(context.fs, directory, [])
+        self._has_synced_indexes = rules.was_clean
+
+    def load(self) -> Log:
+        rules = self._rules
+        self._list_files()
+        self._epochs = LeaderEpochs(self._read_epochs())
+        topic_id = self._read_topic_id()
+        bases = {segment.base_offset for segment in self._segments}
+        self._snapshots.drop_stray(bases)
+        log_end_offset = -1
+        if self._segments:
+            log_end_offset = self._clean_end() if rules.was_clean else self._recover()
+        if log_end_offset < rules.log_start_offset:
+            self._start_empty(rules.log_start_offset)
+            log_end_offset = rules.log_start_offset
+        log_start_offset = max(rules.log_start_offset, self._segments[0].base_offset)
+        self._epochs.truncate_from_end(log_end_offset)
+        self._epochs.truncate_from_start(log_start_offset)
+        self._snapshots.drop_above(log_end_offset)
+        if rules.was_clean and self._snapshots.newest >= 0:
+            # Without any snapshot a clean stop says that there was no producer to remember.
+            self._rebuild_producers(log_start_offset, log_end_offset)
+        active = self._segments[-1]
+        active.become_active()
+        with contextlib.suppress(DiskFullError):
+            active.rest()
+        return Log(
+            self._context,
+            self._directory,
+            self._topic_partition,
+            topic_id,
+            self._config,
+            self._segments,
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+            recovery_point=log_end_offset if rules.was_clean else rules.recovery_point,
+            leader_epochs=self._epochs,
+            producers=self._producers,
+            snapshots=self._snapshots,
+            now_ms=rules.now_ms,
+            has_synced_indexes=self._has_synced_indexes,
+        )
+
+    # Files -----------------------------------------------------------------------------------
+
+    def _list_files(self) -> None:
+        for entry in self._fs.list_directory(self._directory):
+            if entry.is_directory:
+                continue
+            if entry.name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
+                self._fs.remove(f"{self._directory}/{entry.name}")
+                continue
+            self._files[entry.name] = entry
+        offsets: dict[str, list[int]] = {}
+        for name in self._files:
+            parsed = parse_segment_file_name(name)
+            if parsed is not None:
+                offsets.setdefault(parsed[1], []).append(parsed[0])
+        logs = set(offsets.get(LOG_SUFFIX, ()))
+        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
+            for base_offset in set(offsets.get(suffix, ())) - logs:
+                self._fs.remove(f"{self._directory}/{segment_file_name(base_offset, suffix)}")
+        self._segments = [self._segment(base_offset) for base_offset in sorted(logs)]
+        self._snapshots = SnapshotFiles(self._fs, self._directory, offsets.get(SNAPSHOT_SUFFIX, []))
+
+    def _segment(self, base_offset: int) -> Segment:
+        log = self._files[segment_file_name(base_offset, LOG_SUFFIX)]
+        return Segment(
+            self._fs,
+            self._context.cache,
+            self._directory,
+            base_offset,
+            size=log.size,
+            transaction_index_size=self._size(base_offset, TRANSACTION_INDEX_SUFFIX),
+            changed_ms=log.modified_ms,
+            max_index_bytes=self._config.segment_index_bytes,
+        )
+
+    def _size(self, base_offset: int, suffix: str) -> int:
+        entry = self._files.get(segment_file_name(base_offset, suffix))
+        return 0 if entry is None else entry.size
+
+    def _read_epochs(self) -> list[tuple[int, int]]:
+        if LEADER_EPOCH_CHECKPOINT not in self._files:
+            return []
+        data = self._fs.read_bytes(f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}")
+        return parse_epochs(data) or []
+
+    def _read_topic_id(self) -> TopicId | None:
+        if PARTITION_METADATA not in self._files:
+            return None
+        return parse_partition_metadata(
+            self._fs.read_bytes(f"{self._directory}/{PARTITION_METADATA}")
+        )
+
+    def _start_empty(self, start_offset: int) -> None:
+        """Nothing readable is left at or above the log start: go on empty from there."""
+        if self._segments:
+            _log.warning("%s: all segments lie below the log start", self._topic_partition)
+            self._remove(self._segments)
+        self._epochs.clear()
+        self._snapshots.drop_above(-1)
+        now_ms = self._rules.now_ms
+        self._segments = [
+            _new_segment(self._context, self._directory, self._config, start_offset, now_ms)
+        ]
+
+    def _rebuild_producers(self, start_offset: int, end_offset: int) -> None:
+        rebuild_producers(
+            self._producers,
+            self._snapshots,
+            Segments(self._segments),
+            start_offset,
+            end_offset,
+            self._rules.now_ms - self._context.producer_id_expiration_ms,
+        )
+
+    def _remove(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            segment.close_files()
+            segment.remove_files(self._fs)
+
+    # After a clean stop ----------------------------------------------------------------------
+
+    def _clean_end(self) -> int:
+        """Log end offset, from the last segment's last index entry on."""
+        for segment in self._segments:
+            if not self._has_plausible_indexes(segment):
+                self._rebuild_indexes(segment)
+        last = self._segments[-1]
+        end = last.base_offset
+        position = last.offset_index.last()[1] if last.size else 0
+        for place in last.records.walk_waiting(position, last.size):
+            end = place.last_offset + 1
+        return end
+
+    def _has_plausible_indexes(self, segment: Segment) -> bool:
+        """Judged by size alone: Kafka leaves indexes of zeros behind when it is killed."""
+        most = segment.size // max(self._config.index_interval_bytes, 1) + 1
+        for suffix, entry_size in (
+            (OFFSET_INDEX_SUFFIX, OffsetIndex.ENTRY.size),
+            (TIME_INDEX_SUFFIX, TimeIndex.ENTRY.size),
+        ):
+            entry = self._files.get(segment_file_name(segment.base_offset, suffix))
+            if entry is None or entry.size % entry_size:
+                return False
+            if entry.size // entry_size > most and self._ends_in_zeros(segment, suffix, entry):
+                return False
+        return True
+
+    def _ends_in_zeros(self, segment: Segment, suffix: str, entry: DirectoryEntry) -> bool:
+        file = self._fs.open(segment.path(suffix), size=entry.size)
+        try:
+            return not any(file.pread(8, entry.size - 8))
+        finally:
+            file.close()
+
+    def _rebuild_indexes(self, segment: Segment) -> None:
+        """An index is missing or makes no sense, the log is whole: index it anew."""
+        _log.warning("%s: building the indexes of %r anew", self._topic_partition, segment)
+        self._has_synced_indexes = False
+        size = segment.records.file.size
+        transactions = (
+            segment.transaction_index.entries() if segment.has_aborted_transactions else []
+        )
+        segment.reset()
+        for transaction in transactions:
+            segment.transaction_index.append(transaction)
+        interval = self._config.index_interval_bytes
+        for place in segment.records.walk_waiting(0, size):
+            segment.note_batch(place.size, place.last_offset, place.max_timestamp, interval)
+        with contextlib.suppress(DiskFullError):
+            segment.seal()
+
+    # After anything else ---------------------------------------------------------------------
+
+    def _recover(self) -> int:
+        segments = Segments(self._segments)
+        first = segments.slot_for(self._rules.recovery_point)
+        for segment in self._segments[:first]:
+            if not self._has_plausible_indexes(segment):
+                self._rebuild_indexes(segment)
+        base_offset = self._segments[first].base_offset
+        self._rebuild_producers(self._segments[0].base_offset, base_offset)
+        next_offset = base_offset
+        leader_epoch = -1
+        for slot in range(first, len(self._segments)):
+            segment = self._segments[slot]
+            if slot > first and not self._follows(segment, next_offset):
+                self._drop_from(slot)
+                break
+            found_size = segment.size
+            scan = _SegmentScan(segment, self._config, self._epochs, self._producers, leader_epoch)
+            fault = scan.run(self._rules.recovery_point, max(next_offset, segment.base_offset))
+            next_offset, leader_epoch = scan.next_offset, scan.last_epoch
+            if fault:
+                self._on_fault(slot, next_offset, fault)
+                self._cut(segment, found_size, fault)
+                self._drop_from(slot + 1)
+                break
+            if slot + 1 < len(self._segments):
+                with contextlib.suppress(DiskFullError):
+                    segment.seal()
+        return next_offset
+
+    def _follows(self, segment: Segment, next_offset: int) -> bool:
+        """Whether ``segment`` goes on where the last one ended, or may begin later."""
+        if segment.base_offset == next_offset:
+            return True
+        if segment.base_offset < next_offset:
+            raise self._offline(segment, next_offset, "offsets overlap with the segment before")
+        return not self._rules.power_was_lost or self._config.is_compacted
+
+    def _on_fault(self, slot: int, next_offset: int, fault: str) -> None:
+        segment = self._segments[slot]
+        if next_offset < self._rules.recovery_point:
+            raise self._offline(segment, next_offset, f"{fault}, below the recovery point")
+        if slot + 1 < len(self._segments) and not self._rules.power_was_lost:
+            raise self._offline(segment, next_offset, f"{fault}, and segments follow")
+
+    def _offline(self, segment: Segment, offset: int, message: str) -> CorruptLogError:
+        return CorruptLogError(segment.path(LOG_SUFFIX), segment.size, offset, message)
+
+    def _cut(self, segment: Segment, found_size: int, fault: str) -> None:
+        _log.info(
+            "%s: %d bytes behind the end of %r cut (%s)",
+            self._topic_partition,
+            found_size - segment.size,
+            segment,
+            fault,
+        )
+        file = segment.records.file
+        file.truncate(segment.size)
+        # Or the rest could come back beside bytes that are written over it now.
+        file.datasync()
+
+    def _drop_from(self, slot: int) -> None:
+        doomed = self._segments[slot:]
+        if doomed:
+            _log.warning(
+                "%s: dropping %d unsynced segments behind lost bytes, from %d on",
+                self._topic_partition,
+                len(doomed),
+                doomed[0].base_offset,
+            )
+            self._remove(doomed)
+            self._segments = self._segments[:slot]
+
+
+class _SegmentScan:
+    """One pass over a segment: counts what is valid, indexes it, learns epochs and producers."""
+
+    def __init__(
+        self,
+        segment: Segment,
+        config: TopicConfig,
+        epochs: LeaderEpochs,
+        producers: ProducerState,
+        last_epoch: int,
+    ) -> None:
+        self._segment = segment
+        self._interval = config.index_interval_bytes
+        self._epochs = epochs
+        self._producers = producers
+        #: Of the last batch: leader epochs never fall along a log.
+        self.last_epoch = last_epoch
+        self._checked_from = 0
+        self.next_offset = 0
+
+    def run(self, checked_from: int, next_offset: int) -> str:
+        """Go over all bytes; CRCs from ``checked_from`` on. Gives the fault that ended it, or ''.
+
+        The segment's size is that of its valid part afterwards.
+        """
+        segment = self._segment
+        self._checked_from = checked_from
+        self.next_offset = next_offset
+        file = segment.records.file
+        size = file.size
+        segment.reset()
+        while segment.size < size:
+            start = segment.size
+            block = memoryview(file.pread(min(_SCAN_BYTES, size - start), start))
+            fault, wanted = self._scan_block(block, size - start)
+            if fault:
+                return fault
+            if segment.size == start:
+                block = memoryview(file.pread(wanted, start))
+                fault, _ = self._scan_block(block, size - start)
+                if fault:
+                    return fault
+        return ""
+
+    def _scan_block(self, block: memoryview, left: int) -> tuple[str, int]:
+        """Take whole batches off the block. Gives a fault, and the size of the unfinished one."""
+        at = 0
+        end = len(block)
+        while at < end:
+            if end - at < HEADER_SIZE:
+                return ("a torn header" if left - at < HEADER_SIZE else ""), HEADER_SIZE
+            header = BatchHeader._make(HEADER.unpack_from(block, at))
+            size = header.batch_length + LOG_OVERHEAD
+            fault = self._fault_of_header(header, size, left - at)
+            if fault:
+                return fault, 0
+            if at + size > end:
+                return "", size
+            batch = block[at : at + size]
+            if (
+                header.last_offset >= self._checked_from
+                and compute_crc(batch, 0, size) != header.crc
+            ):
+                return "a wrong sum", 0
+            self._accept(header, size, batch)
+            at += size
+        return "", 0
+
+    def _fault_of_header(self, header: BatchHeader, size: int, left: int) -> str:
+        if size < HEADER_SIZE or header.magic != MAGIC:
+            return "no batch"
+        if size > left:
+            return "a torn batch"
+        if header.base_offset < self.next_offset or header.last_offset_delta < 0:
+            return f"offset {header.base_offset} where {self.next_offset} was due"
+        if header.last_offset - self._segment.base_offset > MAX_RELATIVE_OFFSET:
+            return f"offset {header.last_offset} too far from the segment's base"
+        if 0 <= header.partition_leader_epoch < self.last_epoch:
+            return f"leader epoch {header.partition_leader_epoch} behind {self.last_epoch}"
+        return ""
+
+    def _accept(self, header: BatchHeader, size: int, batch: memoryview) -> None:
+        leader_epoch = header.partition_leader_epoch
+        if leader_epoch > self.last_epoch:
+            self.last_epoch = leader_epoch
+            if leader_epoch > self._epochs.latest:
+                self._epochs.assign(leader_epoch, header.base_offset)
+        last_offset = header.last_offset
+        self._segment.note_batch(size, last_offset, header.max_timestamp, self._interval)
+        if header.producer_id >= 0:
+            self._note_producer(header, batch)
+        self.next_offset = last_offset + 1
+
+    def _note_producer(self, header: BatchHeader, batch: memoryview) -> None:
+        if not header.attributes & CONTROL_FLAG:
+            self._producers.update(header, header.base_offset)
+            return
+        marker = parse_marker(batch)
+        if marker is not None:
+            aborted = self._producers.end_transaction(header, marker, header.base_offset)
+            if aborted is not None:
+                self._segment.transaction_index.append(aborted)

@@ -1,0 +1,418 @@
+"""One segment: a ``.log`` with its offset, time and transaction index.
+
+The last segment of a log is *active* and takes appends; all others are sealed and never change
+again but by truncation and deletion. A sealed segment nobody reads is three numbers: files and
+indexes are opened on demand and dropped again by ``SegmentCache``. Positions, index entries and
+the largest timestamp follow Kafka's ``LogSegment`` exactly, because its tools check them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+from typing import Final
+
+from broker.model.errors import DiskFullError
+from broker.storage.cold import waiting
+from broker.storage.file_records import SCAN_BLOCK_BYTES, BatchPlace, FileRecords
+from broker.storage.filesystem import Buffer, File, FileSystem
+from broker.storage.layout import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    segment_file_name,
+)
+from broker.storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from broker.storage.time_index import NO_TIMESTAMP, TimeIndex
+from broker.storage.transaction_index import TransactionIndex
+
+#: Not looked up yet.
+UNKNOWN: Final = -2
+MAX_POSITION: Final = 0x7FFF_FFFF
+
+
+class SegmentCache:
+    """The sealed segments whose files were used last; the others hold nothing open."""
+
+    DEFAULT_LIMIT: Final = 256
+
+    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+        self.limit = limit
+        self._segments: OrderedDict[Segment, None] = OrderedDict()
+
+    def touch(self, segment: Segment) -> None:
+        segments = self._segments
+        if segment in segments:
+            segments.move_to_end(segment)
+            return
+        segments[segment] = None
+        if len(segments) > self.limit:
+            oldest, _ = segments.popitem(last=False)
+            oldest.drop_indexes()
+
+    def forget(self, segment: Segment) -> None:
+        self._segments.pop(segment, None)
+
+
+class Segment:
+    """``base_offset`` is a lower bound of its offsets and names its files."""
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "_cache",
+        "_fs",
+        "_max_index_bytes",
+        "_offset_index",
+        "_records",
+        "_time_index",
+        "_transaction_index",
+        "_transaction_index_size",
+        "base_offset",
+        "changed_ms",
+        "created_ms",
+        "directory",
+        "first_timestamp",
+        "is_active",
+        "is_index_full",
+        "max_timestamp",
+        "offset_of_max_timestamp",
+        "size",
+        "suffix",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        cache: SegmentCache,
+        directory: str,
+        base_offset: int,
+        *,
+        size: int = 0,
+        transaction_index_size: int = 0,
+        changed_ms: int = 0,
+        max_index_bytes: int,
+    ) -> None:
+        self._fs = fs
+        self._cache = cache
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size = size
+        #: When its bytes last changed: the time of sealing, for a sealed one.
+        self.changed_ms = changed_ms
+        self.created_ms = changed_ms
+        #: Ends all file names; ``.deleted`` once the segment left its log.
+        self.suffix = ""
+        self.is_active = False
+        #: An index takes no more entries: roll. Known of the active segment only.
+        self.is_index_full = False
+        #: Of the first batch: the segment's age for rolling. UNKNOWN until looked up.
+        self.first_timestamp = UNKNOWN
+        self.max_timestamp = UNKNOWN
+        self.offset_of_max_timestamp = base_offset
+        self._max_index_bytes = max_index_bytes
+        self._transaction_index_size = transaction_index_size
+        self._bytes_since_entry = 0
+        self._records: FileRecords | None = None
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._transaction_index: TransactionIndex | None = None
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path(LOG_SUFFIX)}, size={self.size})"
+
+    # Files -----------------------------------------------------------------------------------
+
+    def path(self, suffix: str) -> str:
+        return f"{self.directory}/{segment_file_name(self.base_offset, suffix)}{self.suffix}"
+
+    def create_files(self) -> None:
+        """Empty files for a new active segment; removed again if one cannot be made."""
+        made: list[File] = []
+        try:
+            for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                made.append(self._fs.open(self.path(suffix), create=True))
+        except BaseException:
+            for file in made:
+                file.close()
+                self._fs.remove(file.path)
+            raise
+        self._records = FileRecords(made[0])
+        self._offset_index = OffsetIndex(made[1], self.base_offset, self._max_index_bytes)
+        self._time_index = TimeIndex(made[2], self.base_offset, self._max_index_bytes)
+        self._bytes_since_entry = 0
+        self.is_active = True
+        self.max_timestamp = NO_TIMESTAMP
+        self.first_timestamp = NO_TIMESTAMP
+
+    @property
+    def records(self) -> FileRecords:
+        records = self._records
+        if records is None:
+            file = self._fs.open(self.path(LOG_SUFFIX), size=self.size)
+            records = self._records = FileRecords(file)
+            if not self.is_active:
+                self._cache.touch(self)
+        return records
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        index = self._offset_index
+        if index is None:
+            file = self._open_index(OFFSET_INDEX_SUFFIX)
+            index = self._offset_index = OffsetIndex(file, self.base_offset, self._max_index_bytes)
+        return index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        index = self._time_index
+        if index is None:
+            file = self._open_index(TIME_INDEX_SUFFIX)
+            index = self._time_index = TimeIndex(file, self.base_offset, self._max_index_bytes)
+        return index
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        index = self._transaction_index
+        if index is None:
+            path = self.path(TRANSACTION_INDEX_SUFFIX)
+            index = TransactionIndex(self._fs, path, self._transaction_index_size)
+            self._transaction_index = index
+        return index
+
+    @property
+    def has_aborted_transactions(self) -> bool:
+        index = self._transaction_index
+        return (self._transaction_index_size if index is None else index.size) > 0
+
+    def _open_index(self, suffix: str) -> File:
+        path = self.path(suffix)
+        if not self.is_active:
+            self._cache.touch(self)
+        try:
+            return self._fs.open(path)
+        except FileNotFoundError:
+            return self._fs.open(path, create=True)
+
+    def open_files(self) -> list[File]:
+        """The files that a sync must cover, opening those that are not."""
+        files = [self.records.file, self.offset_index.file, self.time_index.file]
+        if self.has_aborted_transactions:
+            files.append(self.transaction_index.file)
+        return files
+
+    def drop_indexes(self) -> None:
+        """A sealed segment has not been used for long."""
+        if not self.is_active:
+            self._drop_files()
+
+    def _drop_files(self) -> None:
+        """Give back memory and descriptors; the log's file object stays, for regions."""
+        if self._transaction_index is not None:
+            self._transaction_index_size = self._transaction_index.size
+            self._transaction_index.close()
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.close()
+        if self._records is not None:
+            self._records.file.close()
+        self._offset_index = None
+        self._time_index = None
+        self._transaction_index = None
+
+    def close_files(self) -> None:
+        """Trim, write what waits, give all descriptors back."""
+        self.write_pending()
+        self._drop_files()
+        self._cache.forget(self)
+
+    def abandon(self) -> None:
+        """The segment leaves the log by truncation: whoever still sends from it must stop."""
+        self.records.file.generation += 1
+
+    def move_to(self, directory: str) -> None:
+        """The directory was renamed under the segment."""
+        self.directory = directory
+        self._set_paths()
+
+    def rename_files(self, fs: FileSystem, suffix: str) -> None:
+        """Give all files another ending; the log first, because it alone makes a segment."""
+        sources = [self.path(kind) for kind in SEGMENT_SUFFIXES]
+        self.suffix = suffix
+        for source, kind in zip(sources, SEGMENT_SUFFIXES, strict=True):
+            if fs.exists(source):
+                fs.rename(source, self.path(kind))
+        self._set_paths()
+
+    def remove_files(self, fs: FileSystem) -> None:
+        for kind in SEGMENT_SUFFIXES:
+            fs.remove(self.path(kind))
+
+    def _set_paths(self) -> None:
+        if self._records is not None:
+            self._records.file.path = self.path(LOG_SUFFIX)
+        if self._offset_index is not None:
+            self._offset_index.file.path = self.path(OFFSET_INDEX_SUFFIX)
+        if self._time_index is not None:
+            self._time_index.file.path = self.path(TIME_INDEX_SUFFIX)
+        if self._transaction_index is not None:
+            self._transaction_index.move_to(self.path(TRANSACTION_INDEX_SUFFIX))
+
+    # Appending -------------------------------------------------------------------------------
+
+    def append(
+        self, batch: Buffer, last_offset: int, max_timestamp: int, index_interval_bytes: int
+    ) -> None:
+        """Add one whole batch that ends at ``last_offset``; DiskFullError changes nothing."""
+        self.records.file.append(batch)
+        self.note_batch(len(batch), last_offset, max_timestamp, index_interval_bytes)
+
+    def note_batch(
+        self, length: int, last_offset: int, max_timestamp: int, index_interval_bytes: int
+    ) -> None:
+        """``length`` bytes were found or put behind the segment's end: a batch."""
+        position = self.size
+        self.size = position + length
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.offset_of_max_timestamp = last_offset
+        if not position:
+            self.first_timestamp = max_timestamp
+        if self._bytes_since_entry > index_interval_bytes:
+            self._add_entries(last_offset, position)
+        self._bytes_since_entry += length
+
+    def _add_entries(self, last_offset: int, position: int) -> None:
+        """Index the batch at ``position``. A full disk leaves the entries waiting in memory."""
+        self._bytes_since_entry = 0
+        with contextlib.suppress(DiskFullError):
+            self.offset_index.append(last_offset, position)
+        with contextlib.suppress(DiskFullError):
+            self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
+        self._set_is_index_full()
+
+    def _set_is_index_full(self) -> None:
+        self.is_index_full = self.offset_index.is_full or self.time_index.is_full
+
+    def has_room_for(self, last_offset: int, length: int) -> bool:
+        """Whether offset and position still fit into index entries."""
+        return (
+            last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+            and self.size + length <= MAX_POSITION
+        )
+
+    def set_max_index_bytes(self, max_index_bytes: int) -> None:
+        self._max_index_bytes = max_index_bytes
+        if self._offset_index is not None:
+            self._offset_index.set_max_bytes(max_index_bytes)
+        if self._time_index is not None:
+            self._time_index.set_max_bytes(max_index_bytes)
+        if self.is_active:
+            self._set_is_index_full()
+
+    def write_pending(self) -> None:
+        """Bring the files up to date for other readers: index entries written, zeros cut."""
+        if self._offset_index is not None:
+            self._offset_index.flush()
+        if self._time_index is not None:
+            self._time_index.flush()
+        if self._records is not None:
+            self._records.file.trim()
+
+    def seal(self) -> None:
+        """No more appends: note the largest timestamp, by which retention goes, and trim.
+
+        Raises DiskFullError, and may be called again then.
+        """
+        if self.max_timestamp >= 0:
+            self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
+        self.write_pending()
+        self.records.file.cool()
+
+    def become_sealed(self) -> None:
+        self.is_active = False
+        self._cache.touch(self)
+
+    def become_active(self) -> None:
+        """The last segment takes appends (again). Waits for the disk."""
+        self._cache.forget(self)
+        self.is_active = True
+        self._bytes_since_entry = self.size - waiting(self.offset_index.last)[1]
+        waiting(self.load_max_timestamp)
+        self._set_is_index_full()
+
+    def rest(self) -> None:
+        """Nobody appended for a while: hold no index and no descriptor."""
+        self.write_pending()
+        self._drop_files()
+
+    def reset(self) -> None:
+        """Forget what is known of the bytes, empty the indexes: recovery goes over them anew."""
+        self.size = 0
+        self._bytes_since_entry = 0
+        self.first_timestamp = self.max_timestamp = NO_TIMESTAMP
+        self.offset_of_max_timestamp = self.base_offset
+        self.offset_index.keep(0)
+        self.time_index.keep(0)
+        if self.has_aborted_transactions:
+            self.transaction_index.keep(0)
+
+    # Looking up ------------------------------------------------------------------------------
+
+    def find_batch(self, offset: int) -> BatchPlace | None:
+        """The batch that holds ``offset``, or the first one behind it."""
+        position = self.offset_index.position_before(offset)
+        return self.records.find_batch(offset, position, self.size)
+
+    def load_max_timestamp(self) -> int:
+        """Largest timestamp of the segment; -1 if it has none. Sealed ones keep it in the index."""
+        if self.max_timestamp == UNKNOWN:
+            self.max_timestamp, self.offset_of_max_timestamp = self.time_index.last()
+        return self.max_timestamp
+
+    def load_first_timestamp(self) -> int:
+        if self.first_timestamp == UNKNOWN:
+            place = self.records.find_batch(self.base_offset, 0, self.size)
+            self.first_timestamp = NO_TIMESTAMP if place is None else place.max_timestamp
+        return self.first_timestamp
+
+    def find_timestamp(self, timestamp: int, start_offset: int) -> BatchPlace | None:
+        """First batch with a record as young as ``timestamp`` at ``start_offset`` or behind."""
+        offset = max(self.time_index.offset_before(timestamp), start_offset)
+        position = self.offset_index.position_before(offset)
+        for place in self.records.walk(position, self.size, SCAN_BLOCK_BYTES):
+            if place.max_timestamp >= timestamp and place.last_offset >= start_offset:
+                return place
+        return None
+
+    def find_timestamp_behind(self, place: BatchPlace, timestamp: int) -> BatchPlace | None:
+        """As ``find_timestamp``, going on behind ``place``."""
+        position = place.position + place.size
+        for later in self.records.walk(position, self.size, SCAN_BLOCK_BYTES):
+            if later.max_timestamp >= timestamp:
+                return later
+        return None
+
+    # Cutting ---------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove every batch that holds ``offset`` or anything behind it. Waits for the disk."""
+        place = waiting(lambda: self.find_batch(offset))
+        waiting(lambda: self.offset_index.truncate_to(offset))
+        waiting(lambda: self.time_index.truncate_to(offset))
+        if self.has_aborted_transactions:
+            waiting(lambda: self.transaction_index.truncate_to(offset))
+        if place is not None:
+            self.records.file.truncate(place.position)
+            self.size = place.position
+        waiting(self._find_max_timestamp)
+
+    def _find_max_timestamp(self) -> None:
+        timestamp, offset = self.time_index.last()
+        position = self.offset_index.position_before(offset)
+        for place in self.records.walk(position, self.size, SCAN_BLOCK_BYTES):
+            if place.max_timestamp > timestamp:
+                timestamp, offset = place.max_timestamp, place.last_offset
+        self.max_timestamp, self.offset_of_max_timestamp = timestamp, offset
+        self.first_timestamp = UNKNOWN if self.size else NO_TIMESTAMP

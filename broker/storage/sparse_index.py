@@ -1,0 +1,142 @@
+"""What the offset index and the time index share: sorted pairs in a file, appended and searched.
+
+The file is never mapped (a sparse map brings SIGBUS back, one map per index exhausts
+``vm.max_map_count``, a page fault in a map holds the interpreter). New entries wait in two arrays
+and are written by whole entries, so the file has its exact size at every flush; older ones are
+searched in the file. A sealed segment's index therefore holds nothing in memory but its count.
+
+After a crash entries may be missing, torn or zero: ``recovery`` keeps the longest sane prefix and
+adds the rest from the log. Nothing here is synced before the segment is sealed.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from struct import Struct
+from typing import ClassVar
+
+from broker.storage.cold import peek
+from broker.storage.filesystem import File
+
+#: Entries that wait in memory before one write takes them to the file.
+PENDING_ENTRIES = 64
+#: Newest entries kept in memory for readers at the tail, at most twice this many.
+TAIL_ENTRIES = 256
+
+
+class SparseIndex:
+    """Pairs with strictly rising keys and rising values."""
+
+    ENTRY: ClassVar[Struct]
+    KEY_CODE: ClassVar[str]
+    #: Entries that ``is_full`` leaves free for the one that sealing adds.
+    RESERVED_ENTRIES: ClassVar[int] = 0
+
+    __slots__ = (
+        "_keys",
+        "_max_entries",
+        "_tail_start",
+        "_values",
+        "_written",
+        "base_offset",
+        "count",
+        "file",
+    )
+
+    def __init__(self, file: File, base_offset: int, max_bytes: int) -> None:
+        self.file = file
+        self.base_offset = base_offset
+        self._max_entries = max_bytes // self.ENTRY.size - self.RESERVED_ENTRIES
+        self.count = self._written = self._tail_start = file.size // self.ENTRY.size
+        self._keys: array[int] = array(self.KEY_CODE)
+        self._values: array[int] = array("I")
+
+    @property
+    def is_full(self) -> bool:
+        return self.count >= self._max_entries
+
+    @property
+    def size_in_bytes(self) -> int:
+        return self.count * self.ENTRY.size
+
+    @property
+    def has_whole_entries(self) -> bool:
+        """False when the file's size betrays a torn write or a foreign hand."""
+        return self.file.size % self.ENTRY.size == 0
+
+    def set_max_bytes(self, max_bytes: int) -> None:
+        self._max_entries = max_bytes // self.ENTRY.size - self.RESERVED_ENTRIES
+
+    def _append(self, key: int, value: int) -> None:
+        self._keys.append(key)
+        self._values.append(value)
+        self.count += 1
+        if self.count - self._written >= PENDING_ENTRIES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits. After DiskFullError it still waits, and nothing else changed."""
+        if self._written == self.count:
+            return
+        first = self._written - self._tail_start
+        pack = self.ENTRY.pack
+        self.file.append(b"".join(map(pack, self._keys[first:], self._values[first:])))
+        self._written = self.count
+        if len(self._keys) > 2 * TAIL_ENTRIES:
+            self._tail_start = self.count - TAIL_ENTRIES
+            del self._keys[:-TAIL_ENTRIES]
+            del self._values[:-TAIL_ENTRIES]
+
+    def entry(self, slot: int) -> tuple[int, int]:
+        """The pair at ``slot``, front to back from 0."""
+        start = self._tail_start
+        if slot >= start:
+            return self._keys[slot - start], self._values[slot - start]
+        size = self.ENTRY.size
+        key, value = self.ENTRY.unpack(peek(self.file, size, slot * size))
+        return key, value
+
+    def entries(self) -> list[tuple[int, int]]:
+        """All of them, front to back; for recovery, checks and tests."""
+        data = self.file.pread(self._tail_start * self.ENTRY.size, 0)
+        data = data[: len(data) // self.ENTRY.size * self.ENTRY.size]
+        old: list[tuple[int, int]] = list(self.ENTRY.iter_unpack(data))
+        return old + list(zip(self._keys, self._values, strict=True))
+
+    def _last_slot_up_to_key(self, key: int) -> int:
+        """Slot of the largest key <= ``key``; -1 if there is none."""
+        keys = self._keys
+        if keys and key >= keys[0]:
+            return self._tail_start + bisect_right(keys, key) - 1
+        return self._search_file(key, 0)
+
+    def _last_slot_up_to_value(self, value: int) -> int:
+        values = self._values
+        if values and value >= values[0]:
+            return self._tail_start + bisect_right(values, value) - 1
+        return self._search_file(value, 1)
+
+    def _search_file(self, wanted: int, column: int) -> int:
+        low, high = 0, self._tail_start
+        file, entry, size = self.file, self.ENTRY, self.ENTRY.size
+        while low < high:
+            middle = (low + high) // 2
+            if entry.unpack(peek(file, size, middle * size))[column] <= wanted:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+    def keep(self, count: int) -> None:
+        """Drop every entry behind the first ``count``."""
+        if count < self._written or self.file.size != self._written * self.ENTRY.size:
+            self._written = min(self._written, count)
+            self.file.truncate(self._written * self.ENTRY.size)
+        self._tail_start = min(self._tail_start, count)
+        del self._keys[count - self._tail_start :]
+        del self._values[count - self._tail_start :]
+        self.count = count
+
+    def close(self) -> None:
+        self.file.close()

@@ -1,0 +1,51 @@
+"""Time index: from a timestamp to an offset, never to a batch with a smaller timestamp.
+
+On disk (Kafka's ``TimeIndex``): 12 bytes an entry, timestamp int64 and relative offset int32. An
+entry (T, O) says: no record before O + 1 is younger than T, and the batch that ends at O holds a
+record of time T. Sealing a segment adds its largest timestamp, by which retention goes.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from broker.storage.sparse_index import SparseIndex
+
+NO_TIMESTAMP = -1
+
+
+class TimeIndex(SparseIndex):
+    """Keys are timestamps, values relative offsets."""
+
+    ENTRY = Struct(">qI")
+    KEY_CODE = "q"
+    RESERVED_ENTRIES = 1
+
+    __slots__ = ()
+
+    def maybe_append(self, timestamp: int, offset: int) -> bool:
+        """Add an entry unless the last one covers it; timestamps in the index only rise."""
+        if timestamp < 0:
+            return False
+        if self.count:
+            last_timestamp, last_relative = self.entry(self.count - 1)
+            if timestamp <= last_timestamp or offset - self.base_offset < last_relative:
+                return False
+        self._append(timestamp, offset - self.base_offset)
+        return True
+
+    def offset_before(self, timestamp: int) -> int:
+        """Every record before this offset is older than ``timestamp`` or as old."""
+        slot = self._last_slot_up_to_key(timestamp)
+        return self.base_offset + self.entry(slot)[1] if slot >= 0 else self.base_offset
+
+    def last(self) -> tuple[int, int]:
+        """Largest timestamp and the offset beside it; -1 and base offset if empty."""
+        if not self.count:
+            return NO_TIMESTAMP, self.base_offset
+        timestamp, relative_offset = self.entry(self.count - 1)
+        return timestamp, self.base_offset + relative_offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop entries that point to ``offset`` or behind it."""
+        self.keep(self._last_slot_up_to_value(offset - self.base_offset - 1) + 1)
