@@ -40,6 +40,7 @@ class Cluster:
         settings: Mapping[str, str] | None = None,
         seed: int = 1,
         broker_ids: tuple[int, ...] = (1,),
+        new_topic_id: Callable[[], uuid.UUID] | None = None,
         **store_options: Any,
     ) -> None:
         self.dice = random.Random(seed)
@@ -59,7 +60,7 @@ class Cluster:
             broker_id=BrokerId(1),
             broker_config=lambda: self.config,
             clock=FixedClock(),
-            new_topic_id=lambda: uuid.UUID(int=self.dice.getrandbits(128)),
+            new_topic_id=new_topic_id or (lambda: uuid.UUID(int=self.dice.getrandbits(128))),
             dice=self.dice,
             post=self.turns.post,
             on_image=self._on_image,
