@@ -227,7 +227,6 @@ KEYS = (
         "How often it is written down where logs begin.",
         Range(0),
         importance=HIGH,
-        has_effect=True,
     ),
     ConfigKey(
         "log.index.interval.bytes",
@@ -306,7 +305,6 @@ KEYS = (
         "300000",
         "How often segments are checked against retention.",
         Range(1),
-        has_effect=True,
     ),
     ConfigKey(
         "log.retention.hours",

@@ -44,7 +44,6 @@ KEYS = (
         "Most active segments that are mapped at a time.",
         Range(0),
         importance=LOW,
-        has_effect=True,
     ),
     ConfigKey(
         "odradek.produce.validation",

@@ -71,7 +71,6 @@ KEYS = (
         Range(1),
         importance=HIGH,
         scope=CLUSTER_WIDE,
-        has_effect=True,
     ),
     ConfigKey(
         "num.replica.alter.log.dirs.threads",

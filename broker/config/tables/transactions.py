@@ -41,7 +41,6 @@ KEYS = (
         "How often silent producers are looked for.",
         Range(1),
         importance=LOW,
-        has_effect=True,
         is_internal=True,
     ),
     ConfigKey(
