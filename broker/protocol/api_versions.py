@@ -123,6 +123,9 @@ SERVED: dict[int, ApiRange] = {
     ApiKey.FETCH: ApiRange(4, 18, 4, 12),
     ApiKey.LIST_OFFSETS: ApiRange(1, 11, 1, 6),
     ApiKey.METADATA: ApiRange(0, 13, 0, 9),
+    # There is no coordinator yet, and the answer says so; but librdkafka takes FindCoordinator for the
+    # sign of a broker that knows LZ4.
+    ApiKey.FIND_COORDINATOR: ApiRange(0, 6, 0, 3),
     ApiKey.SASL_HANDSHAKE: ApiRange(0, 1, 0, NEVER),
     ApiKey.API_VERSIONS: ApiRange(0, 5, 0, 3),
     ApiKey.CREATE_TOPICS: ApiRange(2, 7, 2, 5),

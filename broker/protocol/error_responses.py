@@ -146,6 +146,25 @@ _HOT: dict[int, _Answer] = {
 # One function per API: (types of the version, error code, message, request) to the response.
 
 
+def _find_coordinator(types: Any, code: int, message: str | None, request: Any) -> Any:
+    # Coordinator builds nothing, and its array is dropped, before version 4 (KIP-699).
+    coordinators = [
+        types.Coordinator(
+            key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message
+        )
+        for key in getattr(request, "coordinator_keys", ())
+    ]
+    return types.FindCoordinatorResponse(
+        throttle_time=0,
+        error_code=code,
+        error_message=message,
+        node_id=-1,
+        host="",
+        port=-1,
+        coordinators=coordinators,
+    )
+
+
 def _sasl_handshake(types: Any, code: int, _message: str | None, _request: Any) -> Any:
     return types.SaslHandshakeResponse(error_code=code, mechanisms=())
 
@@ -306,6 +325,7 @@ def _describe_topic_partitions(types: Any, code: int, _message: str | None, requ
 
 
 _ANSWERS: dict[int, Callable[[Any, int, str | None, Any], Any]] = {
+    ApiKey.FIND_COORDINATOR: _find_coordinator,
     ApiKey.SASL_HANDSHAKE: _sasl_handshake,
     ApiKey.API_VERSIONS: _api_versions,
     ApiKey.CREATE_TOPICS: _create_topics,
