@@ -7,6 +7,7 @@ import argparse
 import fnmatch
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -98,7 +99,8 @@ class Runner:
         os.sync()  # write-back of what earlier rounds left dirty is not this round's
 
         def measure() -> None:
-            with loop_lag.measured(broker, result.loop_lag_ms):
+            lags = result.loop_lag_ms if result.line.has_load else []
+            with loop_lag.measured(broker, lags):
                 values = result.line.run(self.bench, broker)
             result.rounds.setdefault(name, []).append(values)
             shown = ", ".join(
@@ -203,6 +205,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.rounds:
         scale = Scale(options.rounds, scale.seconds, scale.warmup_seconds, scale.share)
     generator.binary()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the brokers must not outlive us
     options.work.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="bench-", dir=options.work))
     runner = Runner(scale, directory, (options.broker,) if options.broker else NAMES)
@@ -217,11 +220,13 @@ def main(arguments: list[str] | None = None) -> int:
         shutil.rmtree(directory, ignore_errors=True)
     say(f"took {time.perf_counter() - started:.0f} s")
     print(report.table(results))
+    if len(results) < len(lines):
+        return 130
     problems = report.failures(results)
     for problem in problems:
         print(f"failed: {problem}")
     is_full = not (options.only or options.quick or options.broker or problems)
-    output = options.output or (DOCUMENT if is_full and len(results) == len(lines) else None)
+    output = options.output or (DOCUMENT if is_full else None)
     if output is not None:
         command = " ".join(["python -m tests.bench", *(arguments or sys.argv[1:])])
         output.write_text(report.document(results, scale, command, report.machine_facts()))

@@ -11,7 +11,7 @@ TOPIC = "java"
 RECORDS = 2_000_000
 WARMUP_RECORDS = 200_000
 SUMMARY = re.compile(
-    r"(?P<records>\d+) records sent, (?P<rate>[\d.]+) records/sec.*?(?P<p99>[\d.]+) ms 99th"
+    r"\d+ (?:steady state )?records sent, (?P<rate>[\d.]+) records/sec.*?(?P<p99>[\d.]+) ms 99th"
 )
 
 

@@ -108,6 +108,7 @@ class Line(ABC):
 
     is_paired: ClassVar[bool] = True
     needs_fresh_broker: ClassVar[bool] = False
+    has_load: ClassVar[bool] = True  # else there is no loop lag to speak of
 
     def __init__(self, name: str, title: str, *figures: Figure) -> None:
         self.name = name

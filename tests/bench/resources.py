@@ -2,7 +2,6 @@
 
 import shutil
 import time
-from typing import ClassVar
 
 from tests.bench import brokers
 from tests.bench.brokers import Broker
@@ -44,7 +43,8 @@ class Start(Line):
 class IdleMemory(Line):
     """A broker that nobody has asked anything."""
 
-    needs_fresh_broker: ClassVar[bool] = True
+    needs_fresh_broker = True
+    has_load = False
 
     def __init__(self) -> None:
         figure = Figure("mb", "", "MB", at_most(1 / 6))
@@ -59,6 +59,8 @@ class IdleMemory(Line):
 
 class LoadedMemory(Line):
     """Right after the speed lines. Run alone, it puts a short share of them on the broker first."""
+
+    has_load = False
 
     def __init__(self, core: list[TopicLine]) -> None:
         figure = Figure("mb", "", "MB", at_most(1 / 6))

@@ -65,6 +65,11 @@ def test_ratios_read_as_times_or_as_a_part(ratio, text):
     assert report.format_ratio(ratio) == text
 
 
+def test_one_side_alone_owes_nothing_to_the_other():
+    result, figure = result_of(at_least(4), [], [400])
+    assert result.is_met(figure) is None
+
+
 def test_the_lag_is_found_wherever_the_answer_has_it():
     assert loop_lag.find({"ok": True, "loop": {"lag_p999_us": 300}}, "lag_p999_us") == 300
     assert loop_lag.find({"ok": True}, "lag_p999_us") is None
@@ -74,7 +79,7 @@ def test_the_java_tools_steady_state_is_read():
     output = (
         "200 records sent, 100.0 records/sec (0.1 MB/sec), 9.1 ms avg latency, 12.0 ms max latency, "
         "9 ms 50th, 10 ms 95th, 11 ms 99th, 12 ms 99.9th.\n"
-        "100 records sent, 230496.1 records/sec (2.1 MB/sec), 4.1 ms avg latency, 8.0 ms max latency, "
+        "100 steady state records sent, 230496.1 records/sec (2.1 MB/sec), 4.1 ms avg latency, 8.0 ms max latency, "
         "3 ms 50th, 4 ms 95th, 6 ms 99th, 7 ms 99.9th.\n"
     )
     assert read_summary(output) == {"records_per_s": 230496.1, "p99": 6.0}
