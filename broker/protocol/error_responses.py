@@ -36,8 +36,9 @@ def error_response(
 ) -> bytes:
     """The frame that refuses the request; the version must be served (ApiVersions: any version).
 
-    ``message`` goes where the version has a place for it.
+    ``message`` goes where the version has a place for it; an empty one is none.
     """
+    message = message or None
     if api_key == ApiKey.API_VERSIONS and not is_served(api_key, version):
         return unsupported_api_versions(correlation_id)
     answer = _HOT.get(api_key)
