@@ -246,6 +246,7 @@ _TABLE = (
         "In-sync replicas that must hold a record before acks=all is answered with success.",
         Range(1),
         synonyms=("min.insync.replicas",),
+        has_effect=True,
     ),
     ConfigKey(
         "preallocate",

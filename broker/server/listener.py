@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ACCEPT_BACKLOG: Final = 1024
 ACCEPTS_PER_TURN: Final = 64
 EMFILE_PAUSE_SECONDS: Final = 1.0
 
@@ -58,7 +57,7 @@ class Listener:
         self._socket = socket.create_server(
             (endpoint.host, endpoint.port),
             family=socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET,
-            backlog=ACCEPT_BACKLOG,
+            backlog=broker.config.socket_listen_backlog_size,
         )
         self._socket.setblocking(False)
 
@@ -100,21 +99,30 @@ class Listener:
 
     def _admit(self, sock: socket.socket, host: str, port: int) -> None:
         config = self._broker.config
-        if (
-            len(self.connections) >= config.max_connections
-            or self._per_address[host] >= config.max_connections_per_ip
-        ):
+        limit = config.max_connections_per_ip_overrides.get(host, config.max_connections_per_ip)
+        if len(self.connections) >= config.max_connections or self._per_address[host] >= limit:
             self.refused_count += 1
             logger.warning("refusing %s: too many connections", host)
             sock.close()
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._set_buffers(sock)
         frames = FrameBuffer(self._broker.scratch, self.budget, config.socket_request_max_bytes)
         connection = Connection(sock, host, port, self, self._broker.dispatcher, frames, self._loop)
         connection.last_active_ms = self.now_ms
         self._per_address[host] += 1
         self.connections.add(connection)
+
+    def _set_buffers(self, sock: socket.socket) -> None:
+        """Only sizes that somebody chose: a fixed size ends the system's own tuning."""
+        config = self._broker.config
+        for name, option, size in (
+            ("socket.send.buffer.bytes", socket.SO_SNDBUF, config.socket_send_buffer_bytes),
+            ("socket.receive.buffer.bytes", socket.SO_RCVBUF, config.socket_receive_buffer_bytes),
+        ):
+            if name in config.given and size > 0:
+                sock.setsockopt(socket.SOL_SOCKET, option, size)
 
     def on_closed(self, connection: Connection) -> None:
         self.connections.discard(connection)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TICK_SECONDS: Final = 1.0
+#: Retention is looked after at least this often, whatever ``log.retention.check.interval.ms`` says.
 RETENTION_INTERVAL_MS: Final = 60_000
 #: Distinct faults that are remembered, so that each is logged once.
 MAX_REPORTED: Final = 10_000
@@ -43,7 +44,7 @@ class Maintenance:
     def start(self) -> None:
         now_ms = self._broker.clock.monotonic_ms()
         self._next_checkpoint_ms = now_ms + self._checkpoint_interval_ms
-        self._next_retention_ms = now_ms + RETENTION_INTERVAL_MS
+        self._next_retention_ms = now_ms + self._retention_interval_ms
         self._timer = self._broker.loop.call_later(TICK_SECONDS, self._on_tick)
 
     def stop(self) -> None:
@@ -59,6 +60,10 @@ class Maintenance:
             config.replica_high_watermark_checkpoint_interval_ms,
         )
 
+    @property
+    def _retention_interval_ms(self) -> int:
+        return min(RETENTION_INTERVAL_MS, self._broker.config.log_retention_check_interval_ms)
+
     def _on_tick(self) -> None:
         broker = self._broker
         self._timer = broker.loop.call_later(TICK_SECONDS, self._on_tick)
@@ -72,7 +77,7 @@ class Maintenance:
             self._next_checkpoint_ms = now_ms + self._checkpoint_interval_ms
             broker.tasks.spawn(self._checkpoint(), "checkpoint")
         if now_ms >= self._next_retention_ms and not self._is_cleaning:
-            self._next_retention_ms = now_ms + RETENTION_INTERVAL_MS
+            self._next_retention_ms = now_ms + self._retention_interval_ms
             broker.tasks.spawn(self._retain(), "retention")
 
     async def _checkpoint(self) -> None:
@@ -102,7 +107,8 @@ class Maintenance:
                     await asyncio.sleep(0)
         finally:
             self._is_cleaning = False
-        self._next_retention_ms = self._broker.clock.monotonic_ms() + RETENTION_INTERVAL_MS
+        now_ms = self._broker.clock.monotonic_ms()
+        self._next_retention_ms = now_ms + self._retention_interval_ms
         return deleted
 
     def _note_retention(self, log: Log, outcome: RetentionOutcome) -> list[dict[str, Any]]:

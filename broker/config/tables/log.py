@@ -305,6 +305,7 @@ KEYS = (
         "300000",
         "How often segments are checked against retention.",
         Range(1),
+        has_effect=True,
     ),
     ConfigKey(
         "log.retention.hours",

@@ -104,6 +104,7 @@ KEYS = (
         "",
         "The same for single addresses, as host:count.",
         scope=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "max.incremental.fetch.session.cache.slots",
@@ -177,6 +178,7 @@ KEYS = (
         "50",
         "Connections that the system queues before they are accepted.",
         Range(1),
+        has_effect=True,
     ),
     ConfigKey(
         "socket.receive.buffer.bytes",
@@ -184,6 +186,7 @@ KEYS = (
         "102400",
         "Receive buffer of a client's connection; -1 leaves it to the system.",
         importance=HIGH,
+        has_effect=True,
     ),
     ConfigKey(
         "socket.request.max.bytes",
@@ -200,5 +203,6 @@ KEYS = (
         "102400",
         "Send buffer of a client's connection; -1 leaves it to the system.",
         importance=HIGH,
+        has_effect=True,
     ),
 )

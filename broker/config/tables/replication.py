@@ -71,6 +71,7 @@ KEYS = (
         Range(1),
         importance=HIGH,
         scope=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "num.replica.alter.log.dirs.threads",

@@ -16,6 +16,7 @@ from broker.server.handlers import (
     api_versions,
     cluster,
     configs,
+    coordinators,
     delete_records,
     fetch,
     leader_epochs,
@@ -39,6 +40,7 @@ HOT_HANDLERS: Final[dict[int, HotHandler]] = {
 }
 
 HANDLERS: Final[dict[int, Handler]] = {
+    ApiKey.FIND_COORDINATOR: coordinators.handle,
     ApiKey.SASL_HANDSHAKE: sasl.handle_handshake,
     ApiKey.API_VERSIONS: api_versions.handle,
     ApiKey.CREATE_TOPICS: topics.handle_create,

@@ -26,6 +26,7 @@ ALL_CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12)
 #: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
 ALL_TOPIC_OPERATIONS: Final = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 BROKERS: Final = 1
+CONTROLLERS: Final = 2
 
 
 def handle_describe(broker: Broker, context: RequestContext, request: Any) -> object:
@@ -33,9 +34,11 @@ def handle_describe(broker: Broker, context: RequestContext, request: Any) -> ob
     endpoint_type = getattr(request, "endpoint_type", BROKERS)
     code, message = ErrorCode.NONE, None
     if endpoint_type != BROKERS:
-        # Kafka answers so on a broker listener: controllers are asked on theirs.
-        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        message = "The request was sent to an endpoint of the wrong type."
+        # As Kafka answers on a broker's listener: controllers are asked on theirs.
+        code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        if endpoint_type == CONTROLLERS:
+            code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        message = "This listener answers for brokers only."
     is_asked = request.include_cluster_authorized_operations
     return types.DescribeClusterResponse(
         throttle_time=0,

@@ -31,7 +31,9 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> objec
         try:
             await broker.checkpoint_log_start_offsets()
         except OSError:
-            verdicts = dict.fromkeys(verdicts, (INVALID_LOW_WATERMARK, ErrorCode.KAFKA_STORAGE_ERROR))
+            verdicts = dict.fromkeys(
+                verdicts, (INVALID_LOW_WATERMARK, ErrorCode.KAFKA_STORAGE_ERROR)
+            )
     return types.DeleteRecordsResponse(
         throttle_time=0,
         topics=[

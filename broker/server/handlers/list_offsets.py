@@ -10,6 +10,7 @@ Cold index or log pages make the request wait for a reader thread. Left out: ask
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from broker.model.error_code import ErrorCode
@@ -51,7 +52,7 @@ def handle(
     broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview
 ) -> Answer | None:
     request = decode_request(header.api_version, frame, header.body_offset)
-    look_up = _LookUp(broker, header.api_version, request.isolation_level == READ_COMMITTED)
+    look_up = _LookUp(broker, header.api_version, request)
     topics = [
         (name, [look_up.find(name, wanted) for wanted in partitions])
         for name, partitions in request.topics
@@ -86,15 +87,21 @@ async def _answer_later(
 class _LookUp:
     """``cold`` names the pages that the last ``find`` missed; None when it had what it needs."""
 
-    def __init__(self, broker: Broker, version: int, is_read_committed: bool) -> None:
+    def __init__(self, broker: Broker, version: int, request: ListOffsetsRequest) -> None:
         self._broker = broker
         self._version = version
-        self._is_read_committed = is_read_committed
+        self._is_read_committed = request.isolation_level == READ_COMMITTED
+        counts = Counter(
+            (name, index) for name, partitions in request.topics for index, _, _ in partitions
+        )
+        self._named_twice = {each for each, count in counts.items() if count > 1}
         self.cold: ColdRead | None = None
 
     def find(self, topic: str, wanted: ListOffsetsPartition) -> PartitionOffset:
         index, current_leader_epoch, timestamp = wanted
         self.cold = None
+        if (topic, index) in self._named_twice:
+            return (index, ErrorCode.INVALID_REQUEST, UNKNOWN, UNKNOWN, UNKNOWN)
         try:
             partition = self._broker.replicas.find(topic, index)
             partition.check_leader_epoch(current_leader_epoch)

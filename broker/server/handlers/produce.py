@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 PartitionResult = tuple[int, int, int, int, int, "list[tuple[int, str]] | None", str | None]
 TopicResults = list[tuple["str | TopicId", list[PartitionResult]]]
 
-_VALID_ACKS: Final = (-1, 0, 1)
+ACKS_ALL: Final = -1
+_VALID_ACKS: Final = (ACKS_ALL, 0, 1)
 
 
 def handle(
@@ -107,6 +108,8 @@ class _ProduceOperation:
         broker = self._broker
         try:
             partition = broker.replicas.find(key, index)
+            if self.request.acks == ACKS_ALL and partition.log.config.min_insync_replicas > 1:
+                raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)  # the leader is all there is
             if records is None:
                 raise InvalidBatch(
                     ErrorCode.INVALID_RECORD, "exactly one batch is needed, got none"
