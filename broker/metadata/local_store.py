@@ -212,10 +212,7 @@ class LocalStore:
             )
         scan = read_frames(name, data, number)
         for frame in scan.frames:
-            if frame.session_id != session_id:
-                # That process began without the ephemeral nodes of the one before.
-                self._tree.drop_ephemerals()
-                session_id = frame.session_id
+            session_id = frame.session_id
             for path, node in frame.effects:
                 self._tree.put(path, node)
             self._next_submission = frame.first_submission + frame.submission_count
