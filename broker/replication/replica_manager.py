@@ -32,6 +32,9 @@ from broker.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
 
+#: Kafka's default of ``flush.ms``.
+NEVER_MS: Final = (1 << 63) - 1
+
 AppendOutcome = AppendInfo | Exception
 
 
@@ -85,6 +88,8 @@ class ReplicaManager:
         self._flushes = FlushScheduler(background, self.take_offline)
         self.topics: dict[str, HostedTopic] = {}
         self.topics_by_id: dict[TopicId, HostedTopic] = {}
+        #: Topics with a ``flush.ms``: the only ones that the clock has to look at.
+        self._timed_flushes: dict[str, HostedTopic] = {}
 
     # -- what exists --------------------------------------------------------------------------
 
@@ -102,6 +107,7 @@ class ReplicaManager:
             topic = HostedTopic(name, topic_id, leader_epochs, config, rules)
             self.topics[name] = topic
             self.topics_by_id[topic_id] = topic
+            self._note_flush_interval(topic)
             return
         topic.leader_epochs = list(leader_epochs)
         for partition, epoch in zip(topic.partitions, leader_epochs, strict=False):
@@ -115,6 +121,7 @@ class ReplicaManager:
         if topic is None:
             return []
         self.topics_by_id.pop(topic.topic_id, None)
+        self._timed_flushes.pop(name, None)
         for partition in topic.partitions:
             if partition is not None:
                 self._fail_pending(partition, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -127,6 +134,7 @@ class ReplicaManager:
             return
         topic.config = config
         topic.rules = rules
+        self._note_flush_interval(topic)
         for partition in topic.partitions:
             if partition is not None:
                 partition.set_config(config, rules)
@@ -244,7 +252,10 @@ class ReplicaManager:
             pending.done(pending.failure)
             return
         try:
-            outcome: AppendOutcome = self._append_now(
+            outcome: #: Kafka's default of ``flush.ms``.
+NEVER_MS: Final = (1 << 63) - 1
+
+AppendOutcome = self._append_now(
                 partition, pending.batch, pending.header, self._clock.wall_ms()
             )
         except (KafkaError, InvalidBatch) as error:
@@ -276,6 +287,19 @@ class ReplicaManager:
         return info
 
     # -- disk ---------------------------------------------------------------------------------
+
+    def _note_flush_interval(self, topic: HostedTopic) -> None:
+        if topic.config.flush_ms < NEVER_MS:
+            self._timed_flushes[topic.name] = topic
+        else:
+            self._timed_flushes.pop(topic.name, None)
+
+    def flush_due(self, now_ms: int) -> None:
+        """Once a second: logs whose ``flush.ms`` has passed."""
+        for topic in self._timed_flushes.values():
+            for partition in topic.partitions:
+                if partition is not None and partition.log.is_flush_due(now_ms):
+                    self._flushes.request(partition)
 
     def request_flush(self, partition: Partition) -> None:
         self._flushes.request(partition)

@@ -72,7 +72,7 @@ class Maintenance:
             listener.tick(now_ms)
         for work in broker.logs.tick(now_ms):
             broker.threads.disk(work.run, self._on_removed)
-        self._flush_due()
+        broker.replicas.flush_due(broker.clock.wall_ms())
         if now_ms >= self._next_checkpoint_ms and not self._is_checkpointing:
             self._next_checkpoint_ms = now_ms + self._checkpoint_interval_ms
             broker.tasks.spawn(self._checkpoint(), "checkpoint")
@@ -128,13 +128,6 @@ class Maintenance:
             }
             for gone in outcome.doomed
         ]
-
-    def _flush_due(self) -> None:
-        """``flush.ms``: logs that have waited long enough for their sync."""
-        now_ms = self._broker.clock.wall_ms()
-        for partition in self._broker.replicas.partitions():
-            if partition.log.is_flush_due(now_ms):
-                self._broker.replicas.request_flush(partition)
 
     def _on_removed(self, _: None, error: Exception | None) -> None:
         if error is not None:
