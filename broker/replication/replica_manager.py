@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Final
 
 from broker.clock import Clock
 from broker.config.topic_config import TopicConfig
@@ -252,10 +253,7 @@ class ReplicaManager:
             pending.done(pending.failure)
             return
         try:
-            outcome: #: Kafka's default of ``flush.ms``.
-NEVER_MS: Final = (1 << 63) - 1
-
-AppendOutcome = self._append_now(
+            outcome: AppendOutcome = self._append_now(
                 partition, pending.batch, pending.header, self._clock.wall_ms()
             )
         except (KafkaError, InvalidBatch) as error:

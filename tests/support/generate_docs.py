@@ -9,11 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from broker.config.documentation import configuration_page
+from tests.support import generate_docs_protocol
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration_page,
+    "protocol.md": generate_docs_protocol.render,
 }
 
 
