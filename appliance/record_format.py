@@ -112,8 +112,8 @@ def unescape(text: str) -> bytes:
     return b"".join(part for part in _parse(text.replace("%", "%%")) if isinstance(part, bytes))
 
 
-def rfc3339(timestamp_ms: int, zone: tzinfo = UTC) -> str | None:
-    """A time for people and programs; None for a timestamp that is no time."""
+def rfc3339(timestamp_ms: int, zone: tzinfo | None = UTC) -> str | None:
+    """A time for people and programs; None for a timestamp that is no time. Zone None: local."""
     if timestamp_ms < 0:
         return None
     try:
@@ -161,7 +161,9 @@ def json_renderer(*, meta_only: bool = False) -> Renderer:
     return lambda record: encode(record_object(record, meta_only=meta_only)).encode() + b"\n"
 
 
-def pretty_renderer(zone: tzinfo, *, meta_only: bool = False, color: bool = False) -> Renderer:
+def pretty_renderer(
+    zone: tzinfo | None, *, meta_only: bool = False, color: bool = False
+) -> Renderer:
     """A line for people: payloads cannot move the cursor or change the terminal's colours."""
     dim, plain = ("\x1b[2m", "\x1b[0m") if color else ("", "")
 

@@ -165,8 +165,8 @@ class PartitionEnd(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionTally:
-    """What a writer got acknowledged in one partition."""
+    """What a writer got acknowledged in one partition; no offsets when acks=0 asked for none."""
 
-    count: int
-    first_offset: int
-    last_offset: int
+    count: int = 0
+    first_offset: int | None = None
+    last_offset: int | None = None

@@ -68,13 +68,14 @@ class RecordWriter:
         """Wait for everything that was sent; how many records are still on their way."""
         return self._producer.flush(timeout_s)
 
-    def _count(self, partition: int, offset: int) -> None:
-        tally = self.tallies.get(partition)
-        if tally is None:
-            self.tallies[partition] = PartitionTally(1, offset, offset)
-        else:
-            tally.count += 1
-            tally.last_offset = max(tally.last_offset, offset)
+    def _count(self, partition: int, offset: int | None) -> None:
+        tally = self.tallies.setdefault(partition, PartitionTally())
+        tally.count += 1
+        if offset is None or offset < 0:
+            # acks=0: sent, and nobody says where it went.
+            return
+        tally.first_offset = offset if tally.first_offset is None else tally.first_offset
+        tally.last_offset = max(offset, tally.last_offset or 0)
         if self.on_delivered is not None:
             self.on_delivered(partition, offset)
 

@@ -1,0 +1,26 @@
+"""``odradek config ...``: settings of topics and brokers."""
+
+from __future__ import annotations
+
+import click
+
+from appliance.options import LazyGroup
+
+COMMANDS = {
+    "get": ("appliance.commands.config_get:get", "Show settings and where they come from."),
+    "set": ("appliance.commands.config_change:set_configs", "Change settings."),
+    "export": ("appliance.commands.config_change:export", "All changed settings as JSON."),
+    "import": ("appliance.commands.config_change:import_configs", "Apply such a JSON document."),
+}
+ALIASES = {"describe": "get", "alter": "set"}
+
+
+@click.group(
+    "config",
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    aliases=ALIASES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+def config() -> None:
+    """Settings of topics and brokers."""
