@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 #: Files synced at the same time: more only queue up in the device.
 MAX_FLUSHES: Final = 8
+#: Logs that one thread syncs in a row before their acknowledgements go out.
+MAX_LOGS_A_JOB: Final = 16
 
 
 class Background(Protocol):
@@ -67,28 +69,60 @@ class FlushScheduler:
 
     def _pump(self) -> None:
         while self._waiting and self._running < MAX_FLUSHES:
+            jobs = self._take(-(-len(self._waiting) // (MAX_FLUSHES - self._running)))
+            if not jobs:
+                continue
+            self._running += 1
+            self.flush_count += len(jobs)
+            needed = [flush for _, flush in jobs]
+            self._background.flush(partial(_run_all, needed), partial(self._on_done, jobs))
+
+    def _take(self, count: int) -> list[tuple[Partition, FlushNeeded]]:
+        """The next ``count`` logs that have something to sync: one trip to a thread for all."""
+        jobs = []
+        for _ in range(min(count, MAX_LOGS_A_JOB)):
             partition = self._waiting.popleft()
-            needed = partition.log.flush_target()
-            if needed is None:
+            flush = partition.log.flush_target()
+            if flush is None:
                 del self._state[partition]
                 continue
             self._state[partition] = False
-            self._running += 1
-            self.flush_count += 1
-            self._background.flush(needed.run, partial(self._on_done, partition, needed))
+            jobs.append((partition, flush))
+        return jobs
 
     def _on_done(
-        self, partition: Partition, needed: FlushNeeded, _: None, error: Exception | None
+        self,
+        jobs: list[tuple[Partition, FlushNeeded]],
+        errors: list[Exception | None] | None,
+        _: Exception | None,
     ) -> None:
         self._running -= 1
+        assert errors is not None
+        for (partition, flush), error in zip(jobs, errors, strict=True):
+            self._finish(partition, flush, error)
+        self._pump()
+
+    def _finish(self, partition: Partition, flush: FlushNeeded, error: Exception | None) -> None:
         is_wanted_again = self._state.pop(partition)
         try:
-            partition.log.on_flushed(needed, error)
+            partition.log.on_flushed(flush, error)
         except StorageError as failure:
             # A failed fdatasync is final: the kernel has dropped the error with the dirty pages.
             self._on_failed(failure)
+            return
+        partition.advance_high_watermark()
+        if is_wanted_again:
+            self.request(partition)
+
+
+def _run_all(flushes: list[FlushNeeded]) -> list[Exception | None]:
+    """In a thread: each sync by itself, so that one failure says nothing of the others."""
+    errors: list[Exception | None] = []
+    for flush in flushes:
+        try:
+            flush.run()
+        except Exception as error:  # noqa: BLE001 - handed to the loop, which decides
+            errors.append(error)
         else:
-            partition.advance_high_watermark()
-            if is_wanted_again:
-                self.request(partition)
-        self._pump()
+            errors.append(None)
+    return errors
