@@ -192,6 +192,15 @@ def print_list(lines: list[Line]) -> None:
             print(f"{line.name:20} {what} [{figure.unit or '-'}], bar: {bar}")
 
 
+def command_line(options: argparse.Namespace) -> str:
+    """What made these figures, without the places of this machine."""
+    words = ["python -m tests.bench", *(f"--only '{name}'" for name in options.only)]
+    words += ["--quick"] * options.quick
+    words += [f"--rounds {options.rounds}"] * bool(options.rounds)
+    words += [f"--broker {options.broker}"] * bool(options.broker)
+    return " ".join(words)
+
+
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     lines = chosen(all_lines(), options.only)
@@ -228,8 +237,8 @@ def main(arguments: list[str] | None = None) -> int:
     is_full = not (options.only or options.quick or options.broker or problems)
     output = options.output or (DOCUMENT if is_full else None)
     if output is not None:
-        command = " ".join(["python -m tests.bench", *(arguments or sys.argv[1:])])
-        output.write_text(report.document(results, scale, command, report.machine_facts()))
+        facts = report.machine_facts()
+        output.write_text(report.document(results, scale, command_line(options), facts))
     return 1 if problems or report.missed(results) else 0
 
 
