@@ -29,7 +29,7 @@ from tests.support.wire import Wire, WireError
 
 PARTITIONS = 4
 CODECS = {"alpha": "none", "beta": "lz4", "gamma": "zstd"}
-RATE = 400  # records a second of each producer
+RATE = 600  # records a second of each producer
 ROLL_WINDOW = 0.05
 
 
@@ -122,13 +122,13 @@ class Churn(threading.Thread):
         self.turns += 1
         kind = self.turns % 3
         if kind == 0:
-            self._create(wire)
+            self._create_topic(wire)
         elif kind == 1:
-            self._delete(wire)
+            self._delete_topic(wire)
         else:
             self._delete_records(wire)
 
-    def _create(self, wire: Wire) -> None:
+    def _create_topic(self, wire: Wire) -> None:
         name = f"churn-{self.turns}"
         self.unsure.add(name)
         answer = wire.request(
@@ -143,7 +143,7 @@ class Churn(threading.Thread):
         data = requests.record_batches.batch([name.encode()], timestamp=requests.now_ms())
         requests.try_produce(wire, name, data)
 
-    def _delete(self, wire: Wire) -> None:
+    def _delete_topic(self, wire: Wire) -> None:
         living = [name for name, exists in self.made.items() if exists]
         if len(living) < 10:
             return
@@ -158,7 +158,7 @@ class Churn(threading.Thread):
     def _delete_records(self, wire: Wire) -> None:
         topic, partition = self.rng.choice(self.topics), self.rng.randrange(PARTITIONS)
         end = requests.end_offset(wire, topic, partition=partition)
-        keep = 500  # two or three segments
+        keep = 300  # about a segment
         found = requests.delete_records(wire, topic, max(end - keep, 0), partition=partition)
         if found.error_code == 0:
             self.low_watermarks[topic, partition] = found.low_watermark
@@ -294,7 +294,7 @@ def test_no_acknowledged_record_is_lost_or_doubled_by_kill_9(
         create_topic(wire, topics[1], partitions=PARTITIONS, configs=flushed)
         indexed = {**small, "index.interval.bytes": "1000"}
         create_topic(wire, topics[2], partitions=PARTITIONS, configs=indexed)
-    files = Files(broker.data)
+    files = Files(broker.logs)
     churn = Churn(broker, topics, seed)
     writers = [Writer(broker, name, topics, tmp_path / f"{name}.err") for name in CODECS]
     churn.start()
@@ -302,7 +302,7 @@ def test_no_acknowledged_record_is_lost_or_doubled_by_kill_9(
     try:
         for turn in range(count):
             time.sleep(rng.uniform(0.3, 1.5))
-            if turn % 2 == 0 and wait_for_roll(broker.data, topics, 20):
+            if turn % 2 == 0 and wait_for_roll(broker.logs, topics, 20):
                 time.sleep(rng.choice((0, 0, 0.001, 0.005, 0.02)))
                 near_a_roll += 1
             broker.kill9()

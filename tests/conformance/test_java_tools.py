@@ -211,7 +211,18 @@ def test_the_performance_tools(broker: Broker, wire: Wire) -> None:
     requests.init_producer(wire)
     run = apache.run_tool(
         "ProducerPerformance",
-        ["--topic", name, "--num-records", "20000", "--record-size", "100", "--throughput", "-1", "--bootstrap-server", broker.bootstrap],
+        [
+            "--topic",
+            name,
+            "--num-records",
+            "20000",
+            "--record-size",
+            "100",
+            "--throughput",
+            "-1",
+            "--bootstrap-server",
+            broker.bootstrap,
+        ],
     ).ok()
     assert "20000 records sent" in run.stdout, run
     assert requests.end_offset(wire, name) == 20_000

@@ -22,7 +22,7 @@ def test_every_version_tells_sizes(broker: Broker, wire: Wire, version: int) -> 
     produce_values(wire, name, [b"x" * 10_000])
     size = len(requests.fetch(wire, name, 0).records)
     found = describe(wire, version, [{"topic": name, "partitions": [0, 1, 7]}])
-    assert found.log_dir == str(broker.data)
+    assert found.log_dir == str(broker.logs)
     (topic,) = found.topics
     assert topic.name == name
     sizes = {p.partition_index: p.partition_size for p in topic.partitions}

@@ -173,7 +173,7 @@ class ApacheKafka:
         self, directory: Path, properties: Mapping[str, str] | None = None, *, heap: str = "512M"
     ) -> None:
         self.directory = directory
-        self.data = directory / "data"
+        self.data = self.logs = directory / "data"
         self.output = directory / "output.txt"
         self.heap = heap
         self.properties = dict(properties or {})

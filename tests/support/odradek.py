@@ -36,6 +36,7 @@ class OdradekBroker:
     ) -> None:
         self.directory = directory
         self.data = data or directory / "data"
+        self.logs = self.data / "logs"  # the log directory proper, laid out as Kafka's
         self.output = directory / "output.txt"
         self.properties = dict(properties or {})
         self.port = 0
