@@ -26,19 +26,26 @@ from broker.model.error_code import ErrorCode
 #: Requests under way; one more is told to come back later.
 MAX_REQUESTS = 1000
 
+#: Steps that wait for the store; judging pauses beyond.
+MAX_STEPS_UNDER_WAY = 256
+
 R = TypeVar("R", bound=Result)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Step(Generic[R]):
     """One slice of a request: what to change, and the results if the write succeeds."""
 
-    changes: list[Change]
-    results: list[R]
+    changes: list[Change] = field(default_factory=list)
+    results: list[R] = field(default_factory=list)
+    #: How much of a slice it is, as its maker counts.
+    size: int = 0
+    is_last: bool = False
     #: The store has it already: the change tells how a write went.
     is_stored: bool = False
 
 
+#: At least one; the last one says so.
 Steps: TypeAlias = Generator[Step[R], None, None]
 
 
@@ -51,8 +58,8 @@ class Backend(Protocol):
         """Write ``changes`` to the store."""
         ...
 
-    def reload(self, done: Callable[[ClusterImage | None], None]) -> None:
-        """Read the image anew; None when that is not possible."""
+    def reload(self, done: Callable[[ClusterImage | str], None]) -> None:
+        """Read the image anew; or say why we are no longer the controller."""
         ...
 
     def proposed(self, changes: Sequence[Change]) -> None:
@@ -100,7 +107,9 @@ class Pipeline:
         self._under_way: deque[_UnderWay] = deque()
         self._finished: list[_Request[Any]] = []
         self._is_pumping = False
+        # Not started: requests wait. Stopped (with a reason): they are refused.
         self._is_stopped = True
+        self._stopped_because = ""
         self._is_draining = False
         self._is_in_doubt = False
 
@@ -116,7 +125,7 @@ class Pipeline:
 
     def start(self, image: ClusterImage) -> None:
         """Take requests from now on. This first image is not published: it has no before."""
-        self._is_stopped = False
+        self._is_stopped, self._stopped_because = False, ""
         self._image = image
         self._restart_from(image)
         self._pump_soon()
@@ -128,10 +137,15 @@ class Pipeline:
         done: Callable[[list[R]], None],
     ) -> None:
         """``refused``: the results when the request is not even looked at."""
-        if len(self._requests) >= MAX_REQUESTS:
+        results: list[R] | None = None
+        if self._stopped_because:
+            results = refused(ErrorCode.NOT_CONTROLLER, self._stopped_because)
+        elif len(self._requests) >= MAX_REQUESTS:
             code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
             results = refused(code, "Too many metadata requests are under way.")
-            self._post(lambda: done(results))
+        if results is not None:
+            told = results
+            self._post(lambda: done(told))
             return
         self._requests.append(_Request(steps, refused, done))
         self._pump_soon()
@@ -139,23 +153,23 @@ class Pipeline:
     # Judging
 
     def _pump_soon(self) -> None:
-        if not self._is_pumping and not self._is_draining and not self._is_stopped:
+        is_full = len(self._under_way) >= MAX_STEPS_UNDER_WAY
+        if not (self._is_pumping or self._is_draining or self._is_stopped or is_full):
             self._is_pumping = True
             self._post(self._pump)
 
     def _pump(self) -> None:
         """One step of the first request; it goes to the end of the line if there is more."""
         self._is_pumping = False
-        if self._is_draining or not self._requests:
+        if self._is_draining or self._is_stopped or not self._requests:
             return
         request = self._requests.popleft()
-        step = next(request.steps, None)
-        if step is None:
+        step = next(request.steps)
+        if step.is_last:
             request.is_judged = True
-            self._maybe_finish(request)
         else:
             self._requests.append(request)
-            self._propose(request, step)
+        self._propose(request, step)
         self._pump_soon()
 
     def _propose(self, request: _Request[Any], step: Step[Any]) -> None:
@@ -178,7 +192,9 @@ class Pipeline:
         under_way.outcome = outcome
         while self._under_way and self._under_way[0].outcome is not None:
             self._settle(self._under_way.popleft())
-        if self._is_draining and not self._under_way:
+        if not self._is_draining:
+            self._pump_soon()
+        elif not self._under_way:
             self._drained()
 
     def _settle(self, under_way: _UnderWay) -> None:
@@ -221,9 +237,9 @@ class Pipeline:
         else:
             self._go_on(self._image)
 
-    def _reloaded(self, image: ClusterImage | None) -> None:
-        if image is None:
-            self.stop("The metadata store cannot be read.")
+    def _reloaded(self, image: ClusterImage | str) -> None:
+        if isinstance(image, str):
+            self.stop(image)
             return
         changes = differences(self._image, image)
         self._go_on(self._image.apply(changes) if changes else self._image)
@@ -242,18 +258,18 @@ class Pipeline:
         self._backend.reset(image)
 
     def stop(self, why: str) -> None:
-        """No longer the controller: what was not judged is refused. ``start`` may follow."""
-        self._is_stopped = True
-        self._is_draining = False
+        """No longer the controller: what was not judged to its end is refused, as is all that
+        comes until ``start``."""
+        self._is_stopped, self._stopped_because = True, why
+        self._is_draining = self._is_in_doubt = False
         requests = [*self._finished, *self._requests]
         self._finished = []
         self._requests.clear()
         for request in requests:
-            if request.is_judged:
-                request.done(request.results)
-            else:
+            if not request.is_judged:
                 request.steps.close()
-                request.done(request.refused(ErrorCode.NOT_CONTROLLER, why))
+                request.results = request.refused(ErrorCode.NOT_CONTROLLER, why)
+            request.done(request.results)
 
 
 #: Refusals that leave the store as the last published image has it; any other means that the store

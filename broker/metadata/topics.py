@@ -286,7 +286,9 @@ def name_once(
             yield reference, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         else:
             topic = image.topics.get(name)
-            yield reference, None if topic is None or topic.topic_id not in ids else _MAPS_TO_ID
+            is_given = topic is not None and topic.topic_id in ids
+            problem = KafkaError(ErrorCode.INVALID_REQUEST, _MAPS_TO_ID) if is_given else None
+            yield reference, problem
 
 
 def _is_contradiction(reference: TopicReference) -> bool:
@@ -294,9 +296,7 @@ def _is_contradiction(reference: TopicReference) -> bool:
     return (reference.name is None) == (reference.topic_id == ZERO_TOPIC_ID)
 
 
-_MAPS_TO_ID = KafkaError(
-    ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
-)
+_MAPS_TO_ID = "The provided topic name maps to an ID that was already supplied."
 
 
 def deletion_disabled() -> KafkaError:

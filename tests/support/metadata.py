@@ -41,6 +41,7 @@ class Cluster:
         seed: int = 1,
         broker_ids: tuple[int, ...] = (1,),
         new_topic_id: Callable[[], uuid.UUID] | None = None,
+        wrap: Callable[[LocalStore], Any] = lambda store: store,
         **store_options: Any,
     ) -> None:
         self.dice = random.Random(seed)
@@ -55,8 +56,9 @@ class Cluster:
             self.failures.append,
             **store_options,
         )
+        self.controller_store = wrap(self.store)
         self.controller = Controller(
-            store=self.store,
+            store=self.controller_store,
             broker_id=BrokerId(1),
             broker_config=lambda: self.config,
             clock=FixedClock(),

@@ -233,6 +233,24 @@ def test_what_was_answered_is_there_though_the_disk_was_full_now_and_then(seed: 
     assert creation_ids == sorted(set(creation_ids))
 
 
+def test_a_snapshot_does_not_hold_what_may_yet_be_taken_back() -> None:
+    disk = MemoryDirectory()
+    world = LocalWorld(disk, journal_bound_bytes=0, reserve_bytes=64)
+    world.store.submit([Create("/a")], lambda _: None)
+    while sum(name.startswith("journal") for name in disk.names()) < 2:
+        world.turns.step()
+    outcomes: list[Any] = []
+    world.store.submit([Create("/big", bytes(8192))], outcomes.append)
+    disk.capacity = disk.used() + 1000
+    while not outcomes:
+        world.turns.step()
+    assert outcomes == [Refused(RefusalReason.DISK_FULL, -1, "")]
+    disk.capacity = None
+    world.restart()
+    assert [path for path, _ in everything(world)] == ["/", "/a"]
+    assert [name for name in disk.names() if name.startswith("snapshot")]
+
+
 # A failing disk
 
 
