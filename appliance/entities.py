@@ -32,6 +32,13 @@ class Entity(NamedTuple):
         return f"{self.kind} {self.name or DEFAULT_WORD}"
 
     @property
+    def classic_update_words(self) -> str:
+        """What kafka-configs says after a change."""
+        if self.kind == "broker" and self.name == DEFAULT_BROKER:
+            return "Completed updating default config for brokers in the cluster."
+        return f"Completed updating config for {self.label}."
+
+    @property
     def subject(self) -> dict[str, Any]:
         return {self.kind: self.name or DEFAULT_WORD}
 

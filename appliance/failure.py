@@ -73,9 +73,10 @@ class ItemError:
     @classmethod
     def of(cls, failure: KafkaFailure, **subject: Any) -> ItemError:
         hint = hint_for(failure.code, is_transport=failure.is_transport)
-        topic = subject.get("topic")
-        if hint is not None and topic is not None:
-            hint = hint.replace("NAME", str(topic))
+        for kind in ("topic", "broker"):
+            if hint is not None and kind in subject:
+                hint = hint.replace("--topic NAME", f"--{kind} {subject[kind]}")
+                hint = hint.replace("NAME", str(subject[kind]))
         return cls(failure.code, failure.message, subject, hint)
 
     def as_object(self) -> dict[str, Any]:

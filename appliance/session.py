@@ -66,6 +66,10 @@ class Session:
             self._gateway = gateway
         return self._gateway
 
+    def forget_gateway(self) -> None:
+        """The next question connects anew."""
+        self._gateway = None
+
     def resolve_cluster(self) -> tuple[str, dict[str, str]]:
         """Bootstrap servers and client properties from everything that was given."""
         from appliance import client_config

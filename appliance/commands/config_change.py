@@ -26,7 +26,7 @@ from dashboard.cluster import DEFAULT_BROKER, ConfigChange, ConfigOperation, Kaf
 COLUMNS = (Column("entity"), Column("status", "status"))
 
 
-@command("set")
+@command("set", has_kafka_format=True)
 @click.argument("sets", nargs=-1, type=KEY_VALUE, metavar="[KEY=VALUE]...")
 @entity_options
 @click.option("--delete", "deletes", multiple=True, metavar="KEY", help="Back to the default.")
@@ -58,7 +58,8 @@ def set_configs(
 
 def _apply(session: Session, changes: Mapping[Entity, list[ConfigChange]], *, dry_run: bool) -> int:
     gateway = session.gateway()
-    rows, errors = [], []
+    rows: list[dict[str, str]] = []
+    errors: list[ItemError] = []
     for entity, of_entity in changes.items():
         failure: KafkaFailure | None = None
         if of_entity:
@@ -69,7 +70,15 @@ def _apply(session: Session, changes: Mapping[Entity, list[ConfigChange]], *, dr
             status = failure.code
             errors.append(ItemError.of(failure, **entity.subject))
         rows.append({"entity": entity.label, "status": status})
-    return session.emit(Report([Table(COLUMNS, rows)], errors))
+    text = None
+    if session.format == "kafka":
+        changed = [
+            entity
+            for entity, row in zip(changes, rows, strict=True)
+            if row["status"].startswith("OK")
+        ]
+        text = "".join(f"{entity.classic_update_words}\n" for entity in changed)
+    return session.emit(Report([Table(COLUMNS, rows)], errors, text=text))
 
 
 @command("export")

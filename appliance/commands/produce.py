@@ -269,7 +269,8 @@ def _failures(writing: _Writing) -> list[ItemError]:
 def _tally_words(row: dict[str, Any]) -> str:
     place = f"to partition {row['partition']}"
     if row["first_offset"] is None:
-        return f"Sent {row['records']} records {place}, not acknowledged"
+        noun = "record" if row["records"] == 1 else "records"
+        return f"Sent {row['records']} {noun} {place}, not acknowledged"
     if row["records"] == 1:
         return f"Produced {place} offset {row['first_offset']}"
     offsets = f"{row['first_offset']}-{row['last_offset']}"

@@ -196,7 +196,7 @@ def _await_free_port(session: Session, address: tuple[str, int], data_directory:
     deadline = time.monotonic() + PREDECESSOR_TIMEOUT_S
     is_waiting = False
     while True:
-        problem = _bind_problem(address)
+        problem = bind_problem(address)
         if problem is None:
             return
         predecessor = broker_lock_holder(data_directory / "logs" / ".lock")
@@ -222,7 +222,7 @@ def _await_free_port(session: Session, address: tuple[str, int], data_directory:
     )
 
 
-def _bind_problem(address: tuple[str, int]) -> OSError | None:
+def bind_problem(address: tuple[str, int]) -> OSError | None:
     """Why the address cannot be listened on, found out by listening for a moment."""
     try:
         family, kind, protocol, _, target = socket.getaddrinfo(

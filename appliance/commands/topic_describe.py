@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from appliance.failure import ItemError
+from appliance.failure import CommandError, ItemError
 from appliance.options import TOPIC, command, pass_session
 from appliance.output import Column, Report, Table, format_size
 from appliance.session import Session
@@ -43,6 +43,7 @@ PARTITION_COLUMNS = (
 @click.option("-p", "--partitions", is_flag=True, help="The partitions.")
 @click.option("-a", "--all", "everything", is_flag=True, help="All of it.")
 @click.option("-r", "--regex", metavar="REGEX", help="Topics whose whole name matches.")
+@click.option("-i", "--internal", is_flag=True, help="With -r: internal topics too.")
 @pass_session
 def describe(
     session: Session,
@@ -52,6 +53,7 @@ def describe(
     partitions: bool,
     everything: bool,
     regex: str | None,
+    internal: bool,
 ) -> int:
     """A topic's summary, its changed settings and its partitions.
 
@@ -61,7 +63,9 @@ def describe(
     if regex is not None:
         compile_pattern(regex)
     gateway = session.gateway()
-    chosen = choose_names(gateway, names, regex)
+    chosen = choose_names(gateway, names, regex, internal=internal)
+    if not chosen:
+        raise CommandError(f"no topic matches {regex!r}", code="UNKNOWN_TOPIC_OR_PARTITION")
     topics, errors = split_failures(gateway.topics(chosen))
     settings, config_errors = split_failures(gateway.topic_configs(list(topics)))
     errors += config_errors
@@ -180,15 +184,18 @@ def kafka_layout(topic: TopicView, configs: Iterable[ConfigView]) -> str:
         f"\tPartitionCount: {len(topic.partitions)}"
         f"\tReplicationFactor: {topic.replication_factor}\tConfigs: {changed}"
     ]
-    for partition in topic.partitions:
-        leader = "none" if partition.leader is None else partition.leader
-        lines.append(
-            f"\tTopic: {topic.name}\tPartition: {partition.index}\tLeader: {leader}"
-            f"\tReplicas: {_joined(partition.replicas)}\tIsr: {_joined(partition.isr)}"
-            f"\tElr: {_joined(partition.eligible_leader_replicas)}"
-            f"\tLastKnownElr: {_joined(partition.last_known_eligible_leader_replicas)}"
-        )
+    lines += [kafka_partition_line(topic.name, partition) for partition in topic.partitions]
     return "\n".join(lines) + "\n"
+
+
+def kafka_partition_line(name: str, partition: PartitionView) -> str:
+    leader = "none" if partition.leader is None else partition.leader
+    return (
+        f"\tTopic: {name}\tPartition: {partition.index}\tLeader: {leader}"
+        f"\tReplicas: {_joined(partition.replicas)}\tIsr: {_joined(partition.isr)}"
+        f"\tElr: {_joined(partition.eligible_leader_replicas)}"
+        f"\tLastKnownElr: {_joined(partition.last_known_eligible_leader_replicas)}"
+    )
 
 
 def _joined(ids: Iterable[int] | None) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from appliance.commands.topic_describe import kafka_partition_line
 from appliance.options import TOPIC, command, pass_session
 from appliance.output import Column, Report, Table
 from appliance.session import Session
@@ -70,16 +71,14 @@ def list_topics(
     topics = _choose(gateway, names, regex, internal=internal)
     keep = _filter(gateway, topics, under_replicated, under_min_isr, unavailable)
     topics = [topic for topic in topics if any(keep(topic, p) for p in topic.partitions)]
+    if detailed:
+        kept = [(topic, p) for topic in topics for p in topic.partitions if keep(topic, p)]
+        rows = [_partition_row(topic, partition) for topic, partition in kept]
+        lines = "".join(f"{kafka_partition_line(topic.name, p)}\n" for topic, p in kept)
+        text = lines if session.format == "kafka" else None
+        return session.emit(Report([Table(PARTITION_COLUMNS, rows)], text=text))
     if session.format == "kafka":
         return session.emit(Report(text="".join(f"{topic.name}\n" for topic in topics)))
-    if detailed:
-        rows = [
-            _partition_row(topic, partition)
-            for topic in topics
-            for partition in topic.partitions
-            if keep(topic, partition)
-        ]
-        return session.emit(Report([Table(PARTITION_COLUMNS, rows)]))
     rows = _rows(gateway, topics)
     if sort != "name":
         rows.sort(key=lambda row: row[sort] if row[sort] is not None else -1, reverse=True)

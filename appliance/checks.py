@@ -1,0 +1,286 @@
+"""What ``odradek doctor`` looks at. Each check reads, changes nothing, and never raises.
+
+OK and INFO need nothing; WARN works but will hurt some day; FAIL does not work. A hint tells what
+to do about the latter two.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from appliance.output import format_size
+from appliance.supervisor import serve_lock
+from dashboard import probe
+
+MIN_PYTHON = (3, 11)
+MIN_JAVA = 17
+MIN_DESCRIPTORS = 65_536
+LOW_DISK_BYTES = 5_000_000_000
+LOW_DISK_FRACTION = 0.10
+TINY_DISK_BYTES = 500_000_000
+FUTURE_MS = 60_000
+DIAL_TIMEOUT_S = 3.0
+_ODD_FILE_SYSTEMS = ("btrfs", "zfs", "9p", "fuse", "overlay", "aufs")
+_REMOTE_FILE_SYSTEMS = ("nfs", "cifs", "smb", "ceph", "glusterfs")
+_JAVA_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_CLOCK_UNSYNCHRONISED = 5
+"""``TIME_ERROR`` of adjtimex(2)."""
+
+
+class Verdict(StrEnum):
+    OK = "OK"
+    INFO = "INFO"
+    WARN = "WARN"
+    FAIL = "FAIL"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    verdict: Verdict
+    detail: str
+    hint: str | None = None
+
+
+def check_python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] >= MIN_PYTHON:
+        return Check("python", Verdict.OK, version)
+    return Check("python", Verdict.FAIL, version, "Odradek needs Python 3.11 or newer.")
+
+
+def check_descriptors() -> Check:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = hard == resource.RLIM_INFINITY
+    detail = f"limit {soft}, may be raised to {'any number' if unlimited else hard}"
+    if unlimited or hard >= MIN_DESCRIPTORS:
+        return Check("file descriptors", Verdict.OK, detail)
+    return Check(
+        "file descriptors",
+        Verdict.WARN,
+        detail,
+        f"Thousands of clients need more: `ulimit -Hn {MIN_DESCRIPTORS}`, or LimitNOFILE= in a unit.",
+    )
+
+
+def check_java() -> Check:
+    """Java is for Spark reports alone; its absence is no fault."""
+    hint = "Only Spark reports need Java 17 or newer (Debian: openjdk-17-jre-headless)."
+    path = shutil.which("java")
+    if path is None:
+        return Check("java", Verdict.INFO, "not installed", hint)
+    try:
+        done = subprocess.run(
+            [path, "-version"], capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return Check("java", Verdict.WARN, f"{path} does not run: {error}", hint)
+    major = java_major(done.stderr + done.stdout)
+    if major is None:
+        return Check("java", Verdict.WARN, f"{path} does not tell its version", hint)
+    if major < MIN_JAVA:
+        return Check("java", Verdict.WARN, f"version {major} at {path} is too old", hint)
+    return Check("java", Verdict.OK, f"version {major} at {path}")
+
+
+def java_major(text: str) -> int | None:
+    """The major version in the output of ``java -version``; 1.8 counts as 8."""
+    found = _JAVA_VERSION.search(text)
+    if found is None:
+        return None
+    first, second = int(found[1]), found[2]
+    return int(second) if first == 1 and second is not None else first
+
+
+def check_clock(data_directory: Path, now_ms: int) -> Check:
+    """Record timestamps and retention follow the wall clock."""
+    newest_ms = newest_file_ms(data_directory)
+    if newest_ms is not None and newest_ms > now_ms + FUTURE_MS:
+        ahead_s = (newest_ms - now_ms) // 1000
+        return Check(
+            "clock",
+            Verdict.WARN,
+            f"files in the data directory are {ahead_s} s from the future",
+            "The clock went back. Records written before it did are kept longer by retention.",
+        )
+    state = kernel_clock_state()
+    if state == _CLOCK_UNSYNCHRONISED:
+        return Check(
+            "clock",
+            Verdict.WARN,
+            "not synchronised, as far as the kernel knows",
+            "Run chrony or systemd-timesyncd; in a container ask the host.",
+        )
+    return Check("clock", Verdict.OK, "synchronised" if state is not None else "state not known")
+
+
+def newest_file_ms(directory: Path) -> int | None:
+    """The newest time among a directory's files and its subdirectories."""
+    try:
+        with os.scandir(directory) as entries:
+            times = [entry.stat(follow_symlinks=False).st_mtime_ns for entry in entries]
+    except OSError:
+        return None
+    return max(times) // 1_000_000 if times else None
+
+
+def kernel_clock_state() -> int | None:
+    """The state that adjtimex(2) returns when it is asked without changing anything."""
+    try:
+        buffer = ctypes.create_string_buffer(512)  # struct timex takes 208 bytes; modes = 0
+        state = ctypes.CDLL(None).adjtimex(buffer)
+    except (OSError, AttributeError):
+        return None
+    return state if isinstance(state, int) and state >= 0 else None
+
+
+def check_data_directory(directory: Path) -> Check:
+    if not directory.exists():
+        parent = _existing_parent(directory)
+        if os.access(parent, os.W_OK | os.X_OK):
+            return Check("data directory", Verdict.OK, f"{directory} will be made")
+        return Check(
+            "data directory",
+            Verdict.FAIL,
+            f"{directory} does not exist, and {parent} cannot be written",
+            "Choose another one with --data DIR.",
+        )
+    if not directory.is_dir() or not os.access(directory, os.W_OK | os.X_OK):
+        return Check(
+            "data directory",
+            Verdict.FAIL,
+            f"{directory} cannot be written",
+            "Choose another one with --data DIR, or give this user the right to write there.",
+        )
+    return Check("data directory", Verdict.OK, f"{directory}, {_held_by(directory)}")
+
+
+def _held_by(directory: Path) -> str:
+    lock = directory / serve_lock.FILE_NAME
+    if serve_lock.is_locked(lock):
+        holder = serve_lock.read_holder(lock)
+        return f"held by `odradek serve`, process {holder.get('pid', 'unknown')}"
+    broker = serve_lock.broker_lock_holder(directory / "logs" / ".lock")
+    return "not in use" if broker is None else f"held by a broker alone, process {broker}"
+
+
+def check_disk(directory: Path) -> Check:
+    place = _existing_parent(directory)
+    try:
+        usage = shutil.disk_usage(place)
+    except OSError as error:
+        return Check("disk space", Verdict.FAIL, f"{place}: {error.strerror}")
+    detail = f"{format_size(usage.free)} of {format_size(usage.total)} free"
+    hint = "Free some, or shorten retention: odradek config set --broker default log.retention.ms=N"
+    if usage.free < TINY_DISK_BYTES:
+        return Check("disk space", Verdict.FAIL, detail, hint)
+    if usage.free < LOW_DISK_BYTES or usage.free < usage.total * LOW_DISK_FRACTION:
+        return Check("disk space", Verdict.WARN, detail, hint)
+    return Check("disk space", Verdict.OK, detail)
+
+
+def check_file_system(directory: Path, mounts: str | None = None) -> Check:
+    """Some file systems answer memory maps, locks or a full disk in their own way."""
+    kind = file_system_of(_existing_parent(directory), mounts)
+    name = "file system"
+    if kind is None:
+        return Check(name, Verdict.INFO, "not known")
+    if kind.startswith(_REMOTE_FILE_SYSTEMS):
+        return Check(
+            name,
+            Verdict.WARN,
+            f"{kind}, over the network",
+            "Locks and fsync may not mean there what they mean on a local disk: use one.",
+        )
+    if kind.startswith("tmpfs"):
+        return Check(name, Verdict.WARN, "tmpfs", "This is memory: gone with the next boot.")
+    if kind.startswith(_ODD_FILE_SYSTEMS):
+        return Check(
+            name,
+            Verdict.INFO,
+            f"{kind}: logs may be written without memory maps there, a little slower",
+            "ext4 and xfs are the fast ones.",
+        )
+    return Check(name, Verdict.OK, kind)
+
+
+def file_system_of(path: Path, mounts: str | None = None) -> str | None:
+    """Type of the mount that holds ``path``, from the text of /proc/self/mountinfo."""
+    if mounts is None:
+        try:
+            mounts = Path("/proc/self/mountinfo").read_text()
+        except OSError:
+            return None
+    target = str(path.resolve())
+    best, kind = "", None
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        fields = before.split()
+        if len(fields) < 5 or not after:
+            continue
+        point = fields[4].replace("\\040", " ")
+        inside = target == point or target.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, after.split()[0]
+    return kind
+
+
+def check_port(
+    address: tuple[str, int], bind_problem: Callable[[tuple[str, int]], OSError | None]
+) -> Check:
+    """Is the port free, or is it a broker that has it?"""
+    host, port = address
+    name = f"port {port}"
+    problem = bind_problem(address)
+    if problem is None:
+        return Check(name, Verdict.OK, f"free on {host}")
+    try:
+        probe.ask_api_versions(address, DIAL_TIMEOUT_S)
+    except OSError:
+        return Check(
+            name,
+            Verdict.FAIL,
+            f"cannot be listened on at {host}: {problem.strerror}",
+            "Something else has it, or the address is not this machine's: --listen HOST:PORT.",
+        )
+    return Check(name, Verdict.OK, f"a Kafka broker answers on {host}")
+
+
+def check_advertised(
+    brokers: Iterable[tuple[int, str, int]], *, dial: Callable[[tuple[str, int]], object]
+) -> list[Check]:
+    """Dial what clients are told: the address that they came in by proves nothing."""
+    found = []
+    for broker_id, host, port in brokers:
+        name = f"advertised by broker {broker_id}"
+        try:
+            dial((host, port))
+        except OSError as error:
+            found.append(
+                Check(
+                    name,
+                    Verdict.FAIL,
+                    f"{host}:{port} cannot be reached from here: {error.strerror or error}",
+                    "Clients connect there. Start it with --advertised HOST:PORT, as clients see it.",
+                )
+            )
+        else:
+            found.append(Check(name, Verdict.OK, f"{host}:{port} answers"))
+    return found
+
+
+def _existing_parent(directory: Path) -> Path:
+    path = directory.absolute()
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path

@@ -1,0 +1,101 @@
+"""``odradek doctor``: looks at this machine and at the way to the broker; changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from appliance import checks
+from appliance.checks import Check, Verdict
+from appliance.commands.serve import DEFAULT_LISTEN, bind_problem
+from appliance.failure import EXIT_OK, EXIT_UNHEALTHY, CommandError
+from appliance.options import ADDRESS, command, pass_session
+from appliance.output import Column, Report, Table
+from appliance.session import Session
+from broker.clock import SystemClock
+from dashboard import probe
+from dashboard.cluster import KafkaFailure
+
+COLUMNS = (
+    Column("check"),
+    Column("status", "status"),
+    Column("detail"),
+    Column("hint", is_wide=True),
+)
+
+
+@command("doctor")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    default=Path("data"),
+    envvar="ODRADEK_DATA",
+    show_default="./data",
+    metavar="DIR",
+    help="The data directory to look at.",
+)
+@click.option(
+    "--listen",
+    type=ADDRESS,
+    default=DEFAULT_LISTEN,
+    envvar="ODRADEK_LISTEN",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="The port to look at.",
+)
+@pass_session
+def doctor(session: Session, data: Path, listen: str) -> int:
+    """Check this machine and the way to the broker. Exit code 10 when something fails."""
+    found = [
+        checks.check_python(),
+        checks.check_data_directory(data.absolute()),
+        checks.check_disk(data),
+        checks.check_file_system(data),
+        checks.check_port(probe.split_address(listen), bind_problem),
+        *_check_cluster(session),
+        checks.check_clock(data, SystemClock().wall_ms()),
+        checks.check_descriptors(),
+        checks.check_java(),
+    ]
+    rows = [
+        {"check": c.name, "status": str(c.verdict), "detail": c.detail, "hint": c.hint}
+        for c in found
+    ]
+    session.emit(Report([Table(COLUMNS, rows)]))
+    if session.format == "text":
+        for check in found:
+            if check.hint is not None and check.verdict in (Verdict.WARN, Verdict.FAIL):
+                session.note(f"{check.name}: {check.hint}")
+    has_failed = any(check.verdict is Verdict.FAIL for check in found)
+    return EXIT_UNHEALTHY if has_failed else EXIT_OK
+
+
+def _check_cluster(session: Session) -> list[Check]:
+    bootstrap, _ = session.resolve_cluster()
+    try:
+        gateway = session.gateway()
+        cluster = gateway.cluster()
+    except CommandError as error:
+        return [Check("broker", Verdict.INFO, str(error), error.item.hint)]
+    except KafkaFailure as failure:
+        return [
+            Check(
+                "broker",
+                Verdict.FAIL,
+                f"{bootstrap} answers, but no client gets through: {failure.message}",
+                "The address that it advertises may be wrong: --advertised HOST:PORT.",
+            )
+        ]
+    brokers = [(broker.broker_id, broker.host, broker.port) for broker in cluster.brokers]
+
+    def dial(address: tuple[str, int]) -> None:
+        if gateway.is_plain:
+            probe.ask_api_versions(address, checks.DIAL_TIMEOUT_S)
+        else:
+            probe.connect_only(address, checks.DIAL_TIMEOUT_S)
+
+    return [
+        Check("broker", Verdict.OK, f"{bootstrap} answers, {len(brokers)} in the cluster"),
+        *checks.check_advertised(brokers, dial=dial),
+    ]
