@@ -32,12 +32,12 @@ class DoomedFiles:
 class StorageContext:
     __slots__ = (
         "cache",
+        "checkpoint_cut",
         "doomed",
         "fs",
         "log_dir",
         "may_map",
         "producer_id_expiration_ms",
-        "recovery_point_lowered",
         "touched",
     )
 
@@ -59,5 +59,5 @@ class StorageContext:
         #: Logs with appends since the last tick.
         self.touched: list[Log] = []
         self.doomed: list[DoomedFiles] = []
-        #: Puts the log's lowered recovery point on disk, before bytes below the old one change.
-        self.recovery_point_lowered: Callable[[Log], None] = lambda log: None
+        #: Puts recovery point and log start on disk, before bytes below the old point change.
+        self.checkpoint_cut: Callable[[Log], None] = lambda log: None

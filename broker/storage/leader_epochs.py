@@ -2,7 +2,7 @@
 
 Entries (epoch, start offset) rise in both. They change at once in memory; the file
 ``leader-epoch-checkpoint`` may lag, because recovery reads epochs from the batches behind the
-recovery point, and that point moves only after the file was written and synced (``is_dirty``).
+recovery point, and that point moves only after the file was written and synced (``synced_version``).
 """
 
 from __future__ import annotations
@@ -10,20 +10,36 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable
+from threading import Lock
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
 
 
 class LeaderEpochs:
-    __slots__ = ("_epochs", "_start_offsets", "is_dirty")
+    __slots__ = (
+        "_epochs",
+        "_start_offsets",
+        "synced_version",
+        "version",
+        "writing",
+        "written_version",
+    )
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         self._epochs: array[int] = array("i")
         self._start_offsets: array[int] = array("q")
+        #: Counts changes; the file on disk has those up to ``synced_version``.
+        self.version = 0
         for leader_epoch, start_offset in entries:
             self.assign(leader_epoch, start_offset)
-        self.is_dirty = False
+        self.synced_version = self.written_version = self.version
+        #: Held by the flush that writes the file: an older one must not follow a newer one.
+        self.writing = Lock()
+
+    @property
+    def is_dirty(self) -> bool:
+        return self.version != self.synced_version
 
     def entries(self) -> list[tuple[int, int]]:
         return list(zip(self._epochs, self._start_offsets, strict=True))
@@ -42,7 +58,7 @@ class LeaderEpochs:
             starts.pop()
         epochs.append(leader_epoch)
         starts.append(start_offset)
-        self.is_dirty = True
+        self.version += 1
 
     def epoch_at(self, offset: int) -> int:
         """Epoch that wrote ``offset``; -1 below the first entry."""
@@ -64,7 +80,7 @@ class LeaderEpochs:
         while self._start_offsets and self._start_offsets[-1] >= end_offset:
             self._epochs.pop()
             self._start_offsets.pop()
-            self.is_dirty = True
+            self.version += 1
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget what ended before ``start_offset``; the epoch that covers it begins there now."""
@@ -74,10 +90,10 @@ class LeaderEpochs:
         del self._epochs[:slot]
         del self._start_offsets[:slot]
         self._start_offsets[0] = start_offset
-        self.is_dirty = True
+        self.version += 1
 
     def clear(self) -> None:
         if self._epochs:
             del self._epochs[:]
             del self._start_offsets[:]
-            self.is_dirty = True
+            self.version += 1

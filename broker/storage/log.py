@@ -30,11 +30,12 @@ from broker.records.header import (
     walk_headers,
 )
 from broker.storage.append_info import AppendInfo
+from broker.storage.checkpoints import encode_partition_metadata
 from broker.storage.cold import ColdRead, PagesCold
 from broker.storage.context import DoomedFiles, StorageContext
-from broker.storage.filesystem import File
-from broker.storage.flush import FlushNeeded
-from broker.storage.layout import DELETED_SUFFIX, SEGMENT_SUFFIXES
+from broker.storage.filesystem import File, replace_file
+from broker.storage.flush import FlushNeeded, Unsynced
+from broker.storage.layout import DELETED_SUFFIX, PARTITION_METADATA, SEGMENT_SUFFIXES
 from broker.storage.leader_epochs import LeaderEpochs
 from broker.storage.log_reader import LogRead, LogReader, TimestampOffset
 from broker.storage.markers import parse_marker
@@ -71,13 +72,12 @@ class Log:
         "_cut_count",
         "_indexed_offset",
         "_is_flushing",
-        "_new_directories",
         "_reader",
         "_roll_ms",
         "_segment_bytes",
         "_segments",
         "_snapshots",
-        "_unsynced_sealed",
+        "_unsynced",
         "config",
         "directory",
         "flushed_offset",
@@ -110,8 +110,7 @@ class Log:
         producers: ProducerState,
         snapshots: SnapshotFiles,
         now_ms: int,
-        is_new: bool = False,
-        has_synced_indexes: bool = False,
+        is_on_disk: bool,
     ) -> None:
         self._context = context
         self.directory = directory
@@ -133,21 +132,33 @@ class Log:
         #: The directory was given up under a flush that may still run.
         self.is_deleted = False
         self._snapshots = snapshots
-        self._unsynced_sealed = [
-            segment
-            for slot, segment in enumerate(segments[:-1])
-            if segments[slot + 1].base_offset > self.flushed_offset
-        ]
-        #: Directories with names that are not on disk yet.
-        self._new_directories = [directory, context.log_dir] if is_new else []
+        self._unsynced = Unsynced(
+            [
+                segment
+                for slot, segment in enumerate(segments[:-1])
+                if segments[slot + 1].base_offset > self.flushed_offset
+            ]
+        )
+        if not is_on_disk:
+            self._note_everything()
         self._is_flushing = False
         self._cut_count = 0
         #: The log end when the active segment's indexes were last synced; a flush leaves them out.
-        self._indexed_offset = log_end_offset if has_synced_indexes else -1
+        self._indexed_offset = log_end_offset if is_on_disk else -1
         self.set_config(config)
 
     def __repr__(self) -> str:
         return f"Log({self.topic_partition}, [{self.log_start_offset}, {self.log_end_offset}))"
+
+    def _note_everything(self) -> None:
+        """New, or left by a process that died: nobody knows which small files were synced."""
+        self._unsynced.note_directory(self.directory)
+        self._unsynced.note_directory(self._context.log_dir)
+        if self.topic_id is not None:
+            self._unsynced.note_file(f"{self.directory}/{PARTITION_METADATA}")
+        for path in self._snapshots.paths():
+            self._unsynced.note_file(path)
+        self.leader_epochs.version += 1
 
     # State -----------------------------------------------------------------------------------
 
@@ -195,6 +206,14 @@ class Log:
         if unstable < 0 or unstable >= high_watermark:
             return high_watermark
         return max(unstable, self.log_start_offset)
+
+    def set_topic_id(self, topic_id: TopicId) -> None:
+        """Note whose partition this is; it reaches the disk with the next flush."""
+        self.topic_id = topic_id
+        path = f"{self.directory}/{PARTITION_METADATA}"
+        replace_file(self._context.fs, path, encode_partition_metadata(topic_id), sync=False)
+        self._unsynced.note_file(path)
+        self._unsynced.note_directory(self.directory)
 
     def active_producers(self) -> list[ProducerEntry]:
         """What DescribeProducers tells."""
@@ -396,20 +415,18 @@ class Log:
         old.changed_ms = now_ms
         old.become_sealed()
         self._segments.append(new)
-        self._unsynced_sealed.append(old)
-        self._note_new_name(self.directory)
+        self._unsynced.sealed.append(old)
+        self._unsynced.note_directory(self.directory)
         self.is_hot = False
         self._set_roll_ms()
         return self._flush(base_offset)
 
-    def _note_new_name(self, directory: str) -> None:
-        if directory not in self._new_directories:
-            self._new_directories.append(directory)
-
     def _write_snapshot(self, offset: int) -> None:
         """Producer state as of ``offset``, so that recovery need not read what lies before."""
-        if self._snapshots.write(offset, self.producers.snapshot()):
-            self._note_new_name(self.directory)
+        path = self._snapshots.write(offset, self.producers.snapshot())
+        if path:
+            self._unsynced.note_file(path)
+            self._unsynced.note_directory(self.directory)
 
     # Reading ---------------------------------------------------------------------------------
 
@@ -469,33 +486,22 @@ class Log:
 
     def _flush(self, end_offset: int, active_files: list[File] | None = None) -> FlushNeeded:
         """Sync the sealed segments, and of the active one ``active_files`` (group commit)."""
-        sealed = list(self._unsynced_sealed)
         files: list[File] = []
-        for segment in sealed:
-            files += segment.open_files()
-        active = self._segments.active
-        is_group_commit = active_files is not None
         if active_files is not None:
+            active = self._segments.active
             files += active_files
             if active.has_aborted_transactions:
                 files.append(active.transaction_index.file)
             self._is_flushing = True
             self._reader.remember_end(end_offset, active, active.size)
-        files += self._snapshots.take_unsynced()
-        epochs = self.leader_epochs.entries() if self.leader_epochs.is_dirty else None
-        self.leader_epochs.is_dirty = False
-        directories = self._new_directories
-        self._new_directories = []
         return FlushNeeded(
             self,
             self._context.fs,
             end_offset,
             files,
-            directories,
-            sealed,
-            epochs,
-            self._cut_count,
-            is_group_commit,
+            self._unsynced,
+            cut_count=self._cut_count,
+            is_group_commit=active_files is not None,
         )
 
     def on_flushed(self, flush: FlushNeeded, error: BaseException | None) -> None:
@@ -506,17 +512,15 @@ class Log:
         if self.is_deleted:
             return
         if isinstance(error, DiskFullError):
-            # A small file found no room; the bytes themselves have theirs. Nothing moved.
-            self.leader_epochs.is_dirty = True
+            # A small file found no room; the bytes themselves have theirs. Nothing moves.
             return
         if error is not None:
             raise StorageError(self._context.log_dir, f"sync failed: {error}") from error
         if flush.cut_count != self._cut_count:
             return
-        synced = set(flush.sealed)
-        self._unsynced_sealed = [
-            segment for segment in self._unsynced_sealed if segment not in synced
-        ]
+        self._unsynced.strike_off(flush)
+        epochs = self.leader_epochs
+        epochs.synced_version = max(epochs.synced_version, flush.epochs_version)
         self.flushed_offset = max(self.flushed_offset, flush.end_offset)
 
     # Hot tail --------------------------------------------------------------------------------
@@ -558,25 +562,20 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return True
         self._begin_cut(offset)
-        doomed = [segment for segment in self._segments if segment.base_offset >= offset]
-        self._segments.remove(doomed)
+        self._abandon([segment for segment in self._segments if segment.base_offset >= offset])
         active = self._segments.active
         active.truncate_to(offset)
         active.become_active()
         self._segments.recount()
-        self._doom(doomed, 0)
-        for segment in doomed:
-            segment.abandon()
         self._finish_cut(offset)
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything; the log goes on, empty, at ``offset``. Waits for the disk."""
-        self._begin_cut(offset)
-        doomed = list(self._segments)
-        self._doom(doomed, 0)
-        for segment in doomed:
-            segment.abandon()
+        # With the new start on disk first, a crash amid the removal cannot set offsets back.
+        self.log_start_offset = offset
+        self._begin_cut(min(offset, self._segments.first.base_offset))
+        self._abandon(list(self._segments))
         context = self._context
         active = Segment(
             context.fs,
@@ -587,16 +586,23 @@ class Log:
         )
         active.create_files()
         self._segments.replace_all([active])
-        self.log_start_offset = offset
         self.leader_epochs.clear()
         self._finish_cut(offset)
+        self.flushed_offset = offset
+
+    def _abandon(self, doomed: list[Segment]) -> None:
+        """Segments leave the log at its end, the last one first: no crash leaves a gap."""
+        self._doom(doomed[::-1], 0)
+        for segment in doomed:
+            segment.abandon()
+        self._segments.remove(doomed)
 
     def _begin_cut(self, offset: int) -> None:
         self._cut_count += 1
         self._reader.forget()
         self.is_hot = False
         self.flushed_offset = min(self.flushed_offset, offset)
-        self._context.recovery_point_lowered(self)
+        self._context.checkpoint_cut(self)
 
     def _finish_cut(self, offset: int) -> None:
         context = self._context
@@ -604,9 +610,6 @@ class Log:
         self.log_start_offset = min(self.log_start_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.leader_epochs.truncate_from_end(offset)
-        self._unsynced_sealed = [
-            segment for segment in self._unsynced_sealed if segment in set(self._segments)
-        ]
         self._snapshots.drop_above(offset)
         for file in self._segments.active.open_files():
             file.datasync()
@@ -703,13 +706,10 @@ class Log:
             segment.close_files()
             segment.rename_files(context.fs, DELETED_SUFFIX)
             paths += [segment.path(suffix) for suffix in SEGMENT_SUFFIXES]
-        gone = set(doomed)
-        self._unsynced_sealed = [
-            segment for segment in self._unsynced_sealed if segment not in gone
-        ]
+        self._unsynced.forget_segments(set(doomed))
         if paths:
             context.doomed.append(DoomedFiles(delay_ms, paths))
-            self._note_new_name(self.directory)
+            self._unsynced.note_directory(self.directory)
 
     # Stopping --------------------------------------------------------------------------------
 
@@ -721,7 +721,7 @@ class Log:
             self._write_snapshot(self.log_end_offset)
         is_on_disk = (
             self.flushed_offset == self._indexed_offset == self.log_end_offset
-            and not self._new_directories
+            and self._unsynced.is_empty
             and not self.leader_epochs.is_dirty
         )
         if is_on_disk:

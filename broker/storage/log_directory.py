@@ -9,6 +9,7 @@ replaced whole, by one writer at a time, and never by older contents than are th
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import uuid
 from collections.abc import Callable
@@ -36,6 +37,8 @@ from broker.storage.layout import (
 )
 
 _log = logging.getLogger(__name__)
+
+OFFSET_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, REPLICATION_CHECKPOINT)
 
 Offsets = list[tuple[TopicPartition, int]]
 
@@ -80,6 +83,8 @@ class LogDirectory:
         self._writing = threading.Lock()
         self._sequence = 0
         self._written: dict[str, tuple[int, Offsets]] = {}
+        #: Partitions that some checkpoint on disk may name.
+        self._named: set[TopicPartition] = set()
 
     @property
     def is_offline(self) -> bool:
@@ -91,7 +96,9 @@ class LogDirectory:
     def open(self, cluster_id: str, node_id: int) -> None:
         """Lock and identify the directory, and take the last run's mark away."""
         fs = self._fs
-        fs.make_directory(self.path)
+        if not fs.exists(self.path):
+            fs.make_directory(self.path)
+            fs.sync_directory(os.path.dirname(self.path) or ".")
         unlock = fs.lock(self._file(LOCK_FILE))
         if unlock is None:
             raise DirectoryInUse(f"{self.path} is in use by another process")
@@ -101,6 +108,8 @@ class LogDirectory:
         self.recovery_points = self._read_offsets(RECOVERY_POINT_CHECKPOINT)
         self.log_starts = self._read_offsets(LOG_START_CHECKPOINT)
         self.high_watermarks = self._read_offsets(REPLICATION_CHECKPOINT)
+        for offsets in (self.recovery_points, self.log_starts, self.high_watermarks):
+            self._named.update(offsets)
 
     def _identify(self, cluster_id: str, node_id: int) -> None:
         path = self._file(META_PROPERTIES)
@@ -126,12 +135,17 @@ class LogDirectory:
         mark = self._file(CLEAN_SHUTDOWN_FILE)
         self.was_clean = fs.exists(mark)
         fs.remove(mark)
+        fs.sync_directory(self.path)
+
+    def note_boot(self) -> None:
+        """All logs are recovered: from here on a bad batch is damage, until the next boot."""
+        if not self.power_was_lost:
+            return
+        path = self._file(BOOT_ID_FILE)
         try:
-            if self.power_was_lost:
-                replace_file(fs, path, boot_id, sync=False)
+            replace_file(self._fs, path, self._fs.boot_id().encode(), sync=True)
         except DiskFullError:
             _log.warning("%s: no room to note the boot id", self.path)
-        fs.sync_directory(self.path)
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         path = self._file(name)
@@ -170,14 +184,23 @@ class LogDirectory:
             except OSError as error:
                 raise StorageError(self.path, f"{name}: {error}") from error
             self._written[name] = (sequence, offsets)
+            self._named.update(topic_partition for topic_partition, _ in offsets)
 
-    def write_recovery_points(self, offsets: Offsets) -> None:
-        """At once, for a point that was lowered. Raises when it cannot be written."""
+    def may_name(self, topic_partition: TopicPartition) -> bool:
+        """Whether a checkpoint on disk holds offsets of a partition of that name."""
+        return topic_partition in self._named
+
+    def write_at_once(self, files: dict[str, Offsets]) -> None:
+        """For offsets that must not stay on disk a moment longer. Raises when that fails."""
         self._sequence += 1
         with self._writing:
-            data = encode_offsets(offsets)
-            replace_file(self._fs, self._file(RECOVERY_POINT_CHECKPOINT), data, sync=True)
-            self._written[RECOVERY_POINT_CHECKPOINT] = (self._sequence, offsets)
+            for name, offsets in files.items():
+                replace_file(self._fs, self._file(name), encode_offsets(offsets), sync=True)
+                self._written[name] = (self._sequence, offsets)
+            if len(files) == len(OFFSET_CHECKPOINTS):
+                self._named.clear()
+            for offsets in files.values():
+                self._named.update(topic_partition for topic_partition, _ in offsets)
 
     def write_clean_mark(self, broker_epoch: int) -> None:
         """The last write of a clean stop."""

@@ -22,10 +22,10 @@ from broker.config.topic_config import TopicConfig
 from broker.model.error_code import ErrorCode
 from broker.model.errors import CorruptLogError, DiskFullError, KafkaError, StorageError
 from broker.model.ids import TopicId, TopicPartition
-from broker.storage.checkpoints import encode_partition_metadata, parse_partition_metadata
+from broker.storage.checkpoints import parse_partition_metadata
 from broker.storage.cold import ColdRead
 from broker.storage.context import StorageContext
-from broker.storage.filesystem import FileSystem, replace_file
+from broker.storage.filesystem import FileSystem
 from broker.storage.flush import BlockingWork, FlushNeeded
 from broker.storage.layout import (
     DELETE_DIRECTORY_SUFFIX,
@@ -40,7 +40,7 @@ from broker.storage.layout import (
     partition_directory_name,
 )
 from broker.storage.log import Log, RetentionOutcome
-from broker.storage.log_directory import LogDirectory
+from broker.storage.log_directory import LogDirectory, Offsets
 from broker.storage.recovery import LoadRules, create_log, load_log
 from broker.storage.segment import SegmentCache
 
@@ -134,7 +134,7 @@ class LogManager:
                 producer_id_expiration_ms=producer_id_expiration_ms,
                 may_map=may_map,
             )
-            context.recovery_point_lowered = self._write_recovery_points
+            context.checkpoint_cut = self._checkpoint_cut
             self.directories[path] = LogDirectory(context)
         self._where: dict[TopicPartition, LogDirectory] = {}
         self._window_ends_ms = 0
@@ -166,6 +166,8 @@ class LogManager:
                 if progress is not None:
                     progress(done, len(jobs))
         self._cache.limit = SegmentCache.DEFAULT_LIMIT
+        for directory in self._online():
+            directory.note_boot()
         self._window_ends_ms = self._clock.monotonic_ms() + WINDOW_MS
         self._measure_space()
 
@@ -249,26 +251,21 @@ class LogManager:
         log = self.get(topic_partition)
         if log is not None:
             if log.topic_id is None and topic_id is not None:
-                log.topic_id = topic_id
-                self._write_metadata(log.directory, topic_id)
+                log.set_topic_id(topic_id)
             if topic_id is None or log.topic_id == topic_id:
                 return log
             self.set_aside(topic_partition)
         directory = self._roomiest()
+        if directory.may_name(topic_partition):
+            # Or recovery would trust offsets of the topic that had this name before.
+            directory.write_at_once(self._checkpoints(directory))
         path = f"{directory.path}/{partition_directory_name(topic_partition)}"
         try:
             self._fs.make_directory(path)
+            now_ms = self._clock.wall_ms()
+            log = create_log(directory.context, path, topic_partition, config, 0, now_ms)
             if topic_id is not None:
-                self._write_metadata(path, topic_id)
-            log = create_log(
-                directory.context,
-                path,
-                topic_partition,
-                topic_id,
-                config,
-                0,
-                self._clock.wall_ms(),
-            )
+                log.set_topic_id(topic_id)
         except DiskFullError:
             self._fs.remove_tree(path)
             raise
@@ -277,10 +274,6 @@ class LogManager:
         self.logs[topic_partition] = log
         self._where[topic_partition] = directory
         return log
-
-    def _write_metadata(self, path: str, topic_id: TopicId) -> None:
-        data = encode_partition_metadata(topic_id)
-        replace_file(self._fs, f"{path}/{PARTITION_METADATA}", data, sync=False)
 
     def _roomiest(self) -> LogDirectory:
         """The directory with the fewest logs, as Kafka chooses."""
@@ -351,14 +344,7 @@ class LogManager:
         """Recovery points, log starts and high watermarks, as far as they changed."""
         works: list[BlockingWork] = []
         for directory in self._online():
-            logs = self._logs_in(directory)
-            work = directory.checkpoint(
-                {
-                    RECOVERY_POINT_CHECKPOINT: self._recovery_points(directory, logs),
-                    LOG_START_CHECKPOINT: self._log_starts(directory, logs),
-                    REPLICATION_CHECKPOINT: self._high_watermarks(directory, logs),
-                }
-            )
+            work = directory.checkpoint(self._checkpoints(directory))
             if work is not None:
                 works.append(work)
         return works
@@ -373,40 +359,46 @@ class LogManager:
                 works.append(work)
         return works
 
+    def _checkpoints(self, directory: LogDirectory) -> dict[str, Offsets]:
+        logs = self._logs_in(directory)
+        return {
+            RECOVERY_POINT_CHECKPOINT: self._recovery_points(directory, logs),
+            LOG_START_CHECKPOINT: self._log_starts(directory, logs),
+            REPLICATION_CHECKPOINT: self._high_watermarks(directory, logs),
+        }
+
     def _logs_in(self, directory: LogDirectory) -> list[Log]:
         where = self._where
         return [log for tp, log in self.logs.items() if where[tp] is directory]
 
-    def _recovery_points(
-        self, directory: LogDirectory, logs: list[Log]
-    ) -> list[tuple[TopicPartition, int]]:
+    def _recovery_points(self, directory: LogDirectory, logs: list[Log]) -> Offsets:
         return self._kept(directory.recovery_points) + [
             (log.topic_partition, log.flushed_offset) for log in logs
         ]
 
-    def _log_starts(
-        self, directory: LogDirectory, logs: list[Log]
-    ) -> list[tuple[TopicPartition, int]]:
+    def _log_starts(self, directory: LogDirectory, logs: list[Log]) -> Offsets:
         return self._kept(directory.log_starts) + [
-            (log.topic_partition, log.log_start_offset)
-            for log in logs
-            if log.log_start_offset > log.segments.first.base_offset
+            (log.topic_partition, log.log_start_offset) for log in logs if log.log_start_offset > 0
         ]
 
-    def _high_watermarks(
-        self, directory: LogDirectory, logs: list[Log]
-    ) -> list[tuple[TopicPartition, int]]:
+    def _high_watermarks(self, directory: LogDirectory, logs: list[Log]) -> Offsets:
         return self._kept(directory.high_watermarks) + [
             (log.topic_partition, log.high_watermark) for log in logs
         ]
 
-    def _kept(self, known: dict[TopicPartition, int]) -> list[tuple[TopicPartition, int]]:
+    def _kept(self, known: dict[TopicPartition, int]) -> Offsets:
         """What the last run knew of partitions that are offline now stays."""
         return [(tp, known[tp]) for tp in self.offline_partitions if tp in known]
 
-    def _write_recovery_points(self, log: Log) -> None:
+    def _checkpoint_cut(self, log: Log) -> None:
         directory = self._where[log.topic_partition]
-        directory.write_recovery_points(self._recovery_points(directory, self._logs_in(directory)))
+        logs = self._logs_in(directory)
+        directory.write_at_once(
+            {
+                RECOVERY_POINT_CHECKPOINT: self._recovery_points(directory, logs),
+                LOG_START_CHECKPOINT: self._log_starts(directory, logs),
+            }
+        )
 
     # Time ------------------------------------------------------------------------------------
 

@@ -36,10 +36,10 @@ class OffsetIndex(SparseIndex):
 
     def last(self) -> tuple[int, int]:
         """Last offset and position in the index; base offset and 0 if it is empty."""
-        if not self.count:
+        newest = self.load_newest()
+        if newest is None:
             return self.base_offset, 0
-        relative_offset, position = self.entry(self.count - 1)
-        return self.base_offset + relative_offset, position
+        return self.base_offset + newest[0], newest[1]
 
     def truncate_to(self, offset: int) -> None:
         """Drop entries whose batch holds ``offset`` or anything behind it."""

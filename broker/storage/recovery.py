@@ -35,6 +35,7 @@ from broker.records.header import (
     compute_crc,
 )
 from broker.storage.checkpoints import parse_epochs, parse_partition_metadata
+from broker.storage.cold import waiting
 from broker.storage.context import StorageContext
 from broker.storage.filesystem import DirectoryEntry
 from broker.storage.layout import (
@@ -93,7 +94,6 @@ def create_log(
     context: StorageContext,
     directory: str,
     topic_partition: TopicPartition,
-    topic_id: TopicId | None,
     config: TopicConfig,
     start_offset: int,
     now_ms: int,
@@ -104,7 +104,7 @@ def create_log(
         context,
         directory,
         topic_partition,
-        topic_id,
+        None,
         config,
         [segment],
         log_start_offset=start_offset,
@@ -114,7 +114,7 @@ def create_log(
         producers=ProducerState(),
         snapshots=SnapshotFiles(context.fs, directory, []),
         now_ms=now_ms,
-        is_new=True,
+        is_on_disk=False,
     )
 
 
@@ -153,7 +153,7 @@ class _Loader:
         self._epochs = LeaderEpochs()
         self._producers = ProducerState()
         self._snapshots = SnapshotFiles(context.fs, directory, [])
-        self._has_synced_indexes = rules.was_clean
+        self._is_on_disk = rules.was_clean
 
     def load(self) -> Log:
         rules = self._rules
@@ -193,7 +193,7 @@ class _Loader:
             producers=self._producers,
             snapshots=self._snapshots,
             now_ms=rules.now_ms,
-            has_synced_indexes=self._has_synced_indexes,
+            is_on_disk=self._is_on_disk,
         )
 
     # Files -----------------------------------------------------------------------------------
@@ -271,9 +271,11 @@ class _Loader:
         )
 
     def _remove(self, segments: list[Segment]) -> None:
+        """For good: a later power loss must not bring them back beside what is written now."""
         for segment in segments:
             segment.close_files()
             segment.remove_files(self._fs)
+        self._fs.sync_directory(self._directory)
 
     # After a clean stop ----------------------------------------------------------------------
 
@@ -282,10 +284,13 @@ class _Loader:
         for segment in self._segments:
             if not self._has_plausible_indexes(segment):
                 self._rebuild_indexes(segment)
-        last = self._segments[-1]
-        end = last.base_offset
-        position = last.offset_index.last()[1] if last.size else 0
-        for place in last.records.walk_waiting(position, last.size):
+        return self._end_of(self._segments[-1])
+
+    def _end_of(self, segment: Segment) -> int:
+        """Offset behind a segment's last batch, going on from its last index entry."""
+        end = segment.base_offset
+        position = waiting(segment.offset_index.last)[1] if segment.size else 0
+        for place in segment.records.walk_waiting(position, segment.size):
             end = place.last_offset + 1
         return end
 
@@ -313,11 +318,9 @@ class _Loader:
     def _rebuild_indexes(self, segment: Segment) -> None:
         """An index is missing or makes no sense, the log is whole: index it anew."""
         _log.warning("%s: building the indexes of %r anew", self._topic_partition, segment)
-        self._has_synced_indexes = False
+        self._is_on_disk = False
         size = segment.records.file.size
-        transactions = (
-            segment.transaction_index.entries() if segment.has_aborted_transactions else []
-        )
+        transactions = waiting(segment.transaction_index.entries)
         segment.reset()
         for transaction in transactions:
             segment.transaction_index.append(transaction)
@@ -326,6 +329,10 @@ class _Loader:
             segment.note_batch(place.size, place.last_offset, place.max_timestamp, interval)
         with contextlib.suppress(DiskFullError):
             segment.seal()
+        # It lies below the recovery point, where nobody will doubt it again.
+        for file in segment.open_files():
+            file.datasync()
+        self._fs.sync_directory(self._directory)
 
     # After anything else ---------------------------------------------------------------------
 
@@ -335,6 +342,8 @@ class _Loader:
         for segment in self._segments[:first]:
             if not self._has_plausible_indexes(segment):
                 self._rebuild_indexes(segment)
+        if self._rules.power_was_lost and not self._config.is_compacted:
+            first -= self._drop_remains_of_deletion(first)
         base_offset = self._segments[first].base_offset
         self._rebuild_producers(self._segments[0].base_offset, base_offset)
         next_offset = base_offset
@@ -358,13 +367,27 @@ class _Loader:
                     segment.seal()
         return next_offset
 
+    def _drop_remains_of_deletion(self, first: int) -> int:
+        """Segments leave a log from its front, but a power loss may bring some names back.
+
+        What lies before a gap below the recovery point was being deleted; gives how many.
+        """
+        for slot in range(first - 1, -1, -1):
+            if self._end_of(self._segments[slot]) != self._segments[slot + 1].base_offset:
+                self._remove(self._segments[: slot + 1])
+                self._segments = self._segments[slot + 1 :]
+                return slot + 1
+        return 0
+
     def _follows(self, segment: Segment, next_offset: int) -> bool:
         """Whether ``segment`` goes on where the last one ended, or may begin later."""
         if segment.base_offset == next_offset:
             return True
-        if segment.base_offset < next_offset:
+        if segment.base_offset < next_offset and not self._rules.power_was_lost:
             raise self._offline(segment, next_offset, "offsets overlap with the segment before")
-        return not self._rules.power_was_lost or self._config.is_compacted
+        return not self._rules.power_was_lost or (
+            self._config.is_compacted and segment.base_offset > next_offset
+        )
 
     def _on_fault(self, slot: int, next_offset: int, fault: str) -> None:
         segment = self._segments[slot]

@@ -35,6 +35,8 @@ def rebuild_producers(
     if offset >= end_offset:
         return
     for slot in range(segments.slot_for(offset), len(segments)):
+        if segments[slot].base_offset >= end_offset:
+            return
         _replay_segment(producers, segments[slot], offset, end_offset)
 
 

@@ -64,6 +64,7 @@ class Segment:
         "_cache",
         "_fs",
         "_max_index_bytes",
+        "_newest_time",
         "_offset_index",
         "_records",
         "_time_index",
@@ -114,6 +115,8 @@ class Segment:
         self._max_index_bytes = max_index_bytes
         self._transaction_index_size = transaction_index_size
         self._bytes_since_entry = 0
+        #: The last time index entry, kept while the index itself is dropped.
+        self._newest_time: tuple[int, int] | None = None
         self._records: FileRecords | None = None
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
@@ -170,6 +173,7 @@ class Segment:
         if index is None:
             file = self._open_index(TIME_INDEX_SUFFIX)
             index = self._time_index = TimeIndex(file, self.base_offset, self._max_index_bytes)
+            index.newest = self._newest_time
         return index
 
     @property
@@ -212,6 +216,8 @@ class Segment:
         if self._transaction_index is not None:
             self._transaction_index_size = self._transaction_index.size
             self._transaction_index.close()
+        if self._time_index is not None:
+            self._newest_time = self._time_index.newest
         for index in (self._offset_index, self._time_index):
             if index is not None:
                 index.close()
@@ -339,7 +345,9 @@ class Segment:
         self._cache.forget(self)
         self.is_active = True
         self._bytes_since_entry = self.size - waiting(self.offset_index.last)[1]
+        waiting(self.time_index.load_newest)
         waiting(self.load_max_timestamp)
+        waiting(self.load_first_timestamp)
         self._set_is_index_full()
 
     def rest(self) -> None:

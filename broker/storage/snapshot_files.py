@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 
-from broker.storage.filesystem import File, FileSystem, replace_file
+from broker.storage.filesystem import FileSystem, replace_file
 from broker.storage.layout import SNAPSHOT_SUFFIX, segment_file_name
 from broker.storage.producer_snapshot import (
     CorruptSnapshot,
@@ -21,36 +21,32 @@ from broker.storage.producer_snapshot import (
 
 
 class SnapshotFiles:
-    __slots__ = ("_fs", "_offsets", "_unsynced", "directory")
+    __slots__ = ("_fs", "_offsets", "directory")
 
     def __init__(self, fs: FileSystem, directory: str, offsets: list[int]) -> None:
         self._fs = fs
         self.directory = directory
         self._offsets: array[int] = array("q", sorted(offsets))
-        self._unsynced: list[int] = []
 
     @property
     def offsets(self) -> list[int]:
         return list(self._offsets)
 
+    def paths(self) -> list[str]:
+        return [self._path(offset) for offset in self._offsets]
+
     @property
     def newest(self) -> int:
         return self._offsets[-1] if self._offsets else -1
 
-    def write(self, offset: int, entries: list[SnapshotEntry]) -> bool:
-        """State as of ``offset``; False when there is one already."""
+    def write(self, offset: int, entries: list[SnapshotEntry]) -> str:
+        """State as of ``offset``; gives the file's path, '' when there is one already."""
         if self.newest >= offset:
-            return False
-        replace_file(self._fs, self._path(offset), encode_snapshot(entries), sync=False)
+            return ""
+        path = self._path(offset)
+        replace_file(self._fs, path, encode_snapshot(entries), sync=False)
         self._offsets.append(offset)
-        self._unsynced.append(offset)
-        return True
-
-    def take_unsynced(self) -> list[File]:
-        """Files that the next flush has to sync."""
-        files = [self._fs.open(self._path(offset)) for offset in self._unsynced]
-        self._unsynced = []
-        return files
+        return path
 
     def load_newest(self, up_to: int) -> tuple[int, list[SnapshotEntry]] | None:
         """The newest readable one at or below ``up_to``; unreadable ones are removed."""
@@ -80,8 +76,6 @@ class SnapshotFiles:
     def _remove(self, offset: int) -> None:
         self._fs.remove(self._path(offset))
         self._offsets.remove(offset)
-        if offset in self._unsynced:
-            self._unsynced.remove(offset)
 
     def _path(self, offset: int) -> str:
         return f"{self.directory}/{segment_file_name(offset, SNAPSHOT_SUFFIX)}"

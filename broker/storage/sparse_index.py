@@ -42,6 +42,7 @@ class SparseIndex:
         "base_offset",
         "count",
         "file",
+        "newest",
     )
 
     def __init__(self, file: File, base_offset: int, max_bytes: int) -> None:
@@ -51,6 +52,8 @@ class SparseIndex:
         self.count = self._written = self._tail_start = file.size // self.ENTRY.size
         self._keys: array[int] = array(self.KEY_CODE)
         self._values: array[int] = array("I")
+        #: The last pair, once it is known: appends compare with it and must not wait for it.
+        self.newest: tuple[int, int] | None = None
 
     @property
     def is_full(self) -> bool:
@@ -69,6 +72,7 @@ class SparseIndex:
         self._max_entries = max_bytes // self.ENTRY.size - self.RESERVED_ENTRIES
 
     def _append(self, key: int, value: int) -> None:
+        self.newest = (key, value)
         self._keys.append(key)
         self._values.append(value)
         self.count += 1
@@ -96,6 +100,12 @@ class SparseIndex:
         size = self.ENTRY.size
         key, value = self.ENTRY.unpack(peek(self.file, size, slot * size))
         return key, value
+
+    def load_newest(self) -> tuple[int, int] | None:
+        """The last pair; None if there is none."""
+        if self.newest is None and self.count:
+            self.newest = self.entry(self.count - 1)
+        return self.newest
 
     def entries(self) -> list[tuple[int, int]]:
         """All of them, front to back; for recovery, checks and tests."""
@@ -137,6 +147,7 @@ class SparseIndex:
         del self._keys[count - self._tail_start :]
         del self._values[count - self._tail_start :]
         self.count = count
+        self.newest = None
 
     def close(self) -> None:
         self.file.close()

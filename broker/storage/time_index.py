@@ -27,10 +27,9 @@ class TimeIndex(SparseIndex):
         """Add an entry unless the last one covers it; timestamps in the index only rise."""
         if timestamp < 0:
             return False
-        if self.count:
-            last_timestamp, last_relative = self.entry(self.count - 1)
-            if timestamp <= last_timestamp or offset - self.base_offset < last_relative:
-                return False
+        newest = self.load_newest()
+        if newest is not None and (timestamp <= newest[0] or offset - self.base_offset < newest[1]):
+            return False
         self._append(timestamp, offset - self.base_offset)
         return True
 
@@ -41,10 +40,10 @@ class TimeIndex(SparseIndex):
 
     def last(self) -> tuple[int, int]:
         """Largest timestamp and the offset beside it; -1 and base offset if empty."""
-        if not self.count:
+        newest = self.load_newest()
+        if newest is None:
             return NO_TIMESTAMP, self.base_offset
-        timestamp, relative_offset = self.entry(self.count - 1)
-        return timestamp, self.base_offset + relative_offset
+        return newest[0], self.base_offset + newest[1]
 
     def truncate_to(self, offset: int) -> None:
         """Drop entries that point to ``offset`` or behind it."""

@@ -113,7 +113,7 @@ def new_log(
     path = f"{directory}/{TP}"
     fs.make_directory(path)
     context = StorageContext(fs, str(directory))
-    return create_log(context, path, TP, None, topic_config or config(), 0, NOW_MS)
+    return create_log(context, path, TP, topic_config or config(), 0, NOW_MS)
 
 
 def reopen(
