@@ -7,7 +7,9 @@
     builder       a batch from records
     compression   the five codecs, every output bounded
     control       transaction markers
+    produce_rules what a topic's configuration asks of produced batches
     validation    what a leader checks before it appends a client's batch
+    refusal       why it refuses one
 
 Pure computation: no files, no sockets, no clock (``now_ms`` is an argument). Everything here may
 run in a thread. Bytes that are not a batch raise ``MalformedBatch`` (decoders) or ``InvalidBatch``

@@ -62,9 +62,3 @@ def encode_varint(value: int) -> bytes:
         raw >>= 7
     out.append(raw)
     return bytes(out)
-
-
-def size_of_varint(value: int) -> int:
-    """Encoded length in bytes."""
-    raw = (value << 1) ^ (value >> 63)
-    return max(1, (raw.bit_length() + 6) // 7)

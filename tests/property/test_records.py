@@ -22,7 +22,7 @@ from broker.records.validation import (
     needs_walk,
     walk,
 )
-from broker.records.varint import decode_varint, decode_varlong, encode_varint, size_of_varint
+from broker.records.varint import decode_varint, decode_varlong, encode_varint
 from tests.property import reference_records as reference
 from tests.property.reference_records import BadRecords, Refusal
 from tests.support import record_batches
@@ -52,16 +52,17 @@ def as_plain(records: list[Record]) -> list[record_batches.Record]:
     ]
 
 
+@settings(deadline=None)
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_numbers_come_back(value: int) -> None:
     encoded = encode_varint(value)
     assert encoded == record_batches.varint(value)
-    assert size_of_varint(value) == len(encoded)
     assert decode_varlong(encoded, 0) == (value, len(encoded))
     if -(2**31) <= value < 2**31:
         assert decode_varint(encoded, 0) == (value, len(encoded))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=12), st.sampled_from([32, 64]))
 def test_numbers_are_read_as_the_plain_reader_does(data: bytes, bits: int) -> None:
     reader = reference.Reader(data)
@@ -75,6 +76,7 @@ def test_numbers_are_read_as_the_plain_reader_does(data: bytes, bits: int) -> No
         assert decode(data, 0) == (value, len(data) - len(reader.data))
 
 
+@settings(deadline=None)
 @given(record_lists(odd_times), st.integers(-1, 2**62), st.integers(-1, 2**15 - 1))
 def test_built_batches_equal_the_plain_ones(
     records: list[Record], producer_id: int, producer_epoch: int
@@ -86,6 +88,7 @@ def test_built_batches_equal_the_plain_ones(
     assert ours == theirs
 
 
+@settings(deadline=None)
 @given(record_lists(odd_times), st.sampled_from(Codec), st.integers(0, 2**60))
 def test_records_come_back_in_every_codec(
     records: list[Record], codec: Codec, base_offset: int
@@ -116,7 +119,7 @@ def mutations(data: bytes) -> st.SearchStrategy[bytes]:
     return st.lists(edit, max_size=3).map(change)
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(st.data())
 def test_payloads_are_scanned_and_decoded_as_the_plain_reader_does(data: st.DataObject) -> None:
     records = data.draw(record_lists(odd_times))
@@ -205,7 +208,7 @@ def leader_refuses(buf: memoryview, rules: ProduceRules, version: int) -> Invali
     return None
 
 
-@settings(max_examples=1_000)
+@settings(max_examples=1_000, deadline=None)
 @given(produced(), rule_sets, st.sampled_from([3, 6, 7, 8, 13]))
 def test_verdicts_equal_the_plain_ones(data: bytes, rules: ProduceRules, version: int) -> None:
     expected = reference.judge(data, rules, NOW, version)
@@ -226,7 +229,7 @@ def test_verdicts_equal_the_plain_ones(data: bytes, rules: ProduceRules, version
     assert struct.unpack(">q", buf[27:35]) == struct.unpack(">q", data[27:35])
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(record_lists(sane_times), st.sampled_from(Codec), st.sampled_from(Codec), rule_sets)
 def test_conversion_changes_no_record(
     records: list[Record], source: Codec, target: Codec, rules: ProduceRules

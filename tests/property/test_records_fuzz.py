@@ -102,7 +102,7 @@ def validate(data: bytearray, rules: ProduceRules, version: int) -> None:
         assert [record.offset for record in records] == list(range(after.record_count))
 
 
-@settings(max_examples=600)
+@settings(max_examples=600, deadline=None)
 @given(damaged(), st.sampled_from(RULES), st.integers(3, 13))
 def test_damaged_batches_are_refused_or_sound(
     data: bytearray, rules: ProduceRules, version: int
@@ -110,13 +110,13 @@ def test_damaged_batches_are_refused_or_sound(
     validate(data, rules, version)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=300), st.sampled_from(RULES), st.integers(3, 13))
 def test_any_bytes_are_refused_or_sound(data: bytes, rules: ProduceRules, version: int) -> None:
     validate(bytearray(data), rules, version)
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(
     st.binary(max_size=400), st.integers(-1, 2**31 - 1), st.integers(0, 7),
     st.sampled_from(RULES),
@@ -142,7 +142,7 @@ def test_any_payload_behind_a_right_header(
     validate(data, rules, 13)
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(damaged() | st.binary(max_size=400))
 def test_decoders_raise_one_exception(data: bytes) -> None:
     for decode in (
@@ -155,7 +155,7 @@ def test_decoders_raise_one_exception(data: bytes) -> None:
             decode()
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_codecs_raise_one_exception_and_keep_their_bound(data: st.DataObject) -> None:
     seed = data.draw(st.sampled_from(SEEDS))

@@ -7,11 +7,11 @@ import pytest
 from broker.config.broker_config import resolve_broker_config
 from broker.config.topic_config import resolve_topic_config
 from broker.model.error_code import ErrorCode
-from broker.records import validation
 from broker.records.batch import iter_records
 from broker.records.builder import build_batch
 from broker.records.compression import Codec
 from broker.records.header import BatchHeader, compute_crc, peek_header
+from broker.records.produce_rules import NO_RECORD_LIMIT
 from broker.records.record import Record
 from broker.records.validation import (
     MAX_RECORD_ERRORS,
@@ -123,10 +123,10 @@ def test_answers_name_a_bounded_number_of_records() -> None:
     assert [index for index, _ in caught.value.record_errors] == list(range(MAX_RECORD_ERRORS))
 
 
-def test_compressed_batches_are_never_walked_on_the_loop() -> None:
-    assert not walks_in_thread(peek_header(batch_of(3)))
+def test_only_small_batches_in_plain_are_walked_on_the_loop() -> None:
+    assert not walks_in_thread(peek_header(batch_of(100)))
+    assert walks_in_thread(peek_header(batch_of(1_000)))
     assert walks_in_thread(peek_header(batch_of(3, codec=Codec.ZSTD)))
-    assert walks_in_thread(peek_header(batch_of(100)))
 
 
 def test_rules_come_from_the_topics_configuration() -> None:
@@ -141,7 +141,7 @@ def test_rules_come_from_the_topics_configuration() -> None:
     assert default.max_message_bytes == 1_048_588
     assert (default.before_max_ms, default.after_max_ms) == (2**63 - 1, 3_600_000)
     assert not default.strict
-    assert default.max_record_bytes == validation.NO_RECORD_LIMIT
+    assert default.max_record_bytes == NO_RECORD_LIMIT
     assert default.max_decompressed_bytes == 64 * 1024 * 1024
     changed = rules(
         compression_type="zstd",

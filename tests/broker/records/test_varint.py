@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.records.header import MalformedBatch
-from broker.records.varint import decode_varint, decode_varlong, encode_varint, size_of_varint
+from broker.records.varint import decode_varint, decode_varlong, encode_varint
 
 KNOWN = {
     0: b"\x00",
@@ -25,7 +25,6 @@ KNOWN = {
 @pytest.mark.parametrize(("value", "encoded"), KNOWN.items())
 def test_known_encodings(value: int, encoded: bytes) -> None:
     assert encode_varint(value) == encoded
-    assert size_of_varint(value) == len(encoded)
     assert decode_varint(b"x" + encoded + b"y", 1) == (value, 1 + len(encoded))
     assert decode_varlong(memoryview(encoded), 0) == (value, len(encoded))
 
