@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -36,7 +37,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENT = REPOSITORY / "docs" / "benchmarks.md"
 NAMES = (brokers.Kafka.name, brokers.Odradek.name)
 WARMUP_TOPIC = "warm-up"
-WARMUP_SECONDS = 10
 
 
 def all_lines() -> list[Line]:
@@ -144,16 +144,18 @@ class Runner:
         self.pair[name] = broker
 
     def _warm_up(self, broker: Broker) -> None:
-        """Java compiles what is hot: the first line must not pay for that."""
+        """Java compiles what is hot, and is several times faster afterwards: how warm it is decides the ratios."""
+        seconds = self.bench.scale.broker_warmup_seconds
+        self.warm.add(broker.name)
+        if not seconds:
+            return
         say(f"{broker.name} warms up")
         self.bench.create_topic(broker, WARMUP_TOPIC)
-        seconds = WARMUP_SECONDS * self.bench.scale.share
         for arguments in (("-recs", 1), ("-recs", 100), ("-recs", 1, "-version", 13)):
             load = ("-topic", WARMUP_TOPIC, *arguments, "-seconds", seconds)
             self.bench.generate(broker, "produce", *load)
         self.bench.generate(broker, "fetch", "-topic", WARMUP_TOPIC, "-seconds", seconds)
         self.bench.delete_topic(broker, WARMUP_TOPIC)
-        self.warm.add(broker.name)
 
     def _new_directory(self) -> Path:
         return Path(tempfile.mkdtemp(dir=self.bench.directory))
@@ -173,6 +175,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--quick", action="store_true", help="one short round: do the lines work?")
     parser.add_argument("--rounds", type=int, help="instead of 3")
+    parser.add_argument(
+        "--warmup",
+        type=float,
+        metavar="SECONDS",
+        help="of each of four loads on a broker before its first line, instead of 10",
+    )
     parser.add_argument("--broker", choices=NAMES, help="one side alone")
     parser.add_argument("--output", type=Path, help="write the document there")
     parser.add_argument(
@@ -197,6 +205,7 @@ def command_line(options: argparse.Namespace) -> str:
     words = ["python -m tests.bench", *(f"--only '{name}'" for name in options.only)]
     words += ["--quick"] * options.quick
     words += [f"--rounds {options.rounds}"] * bool(options.rounds)
+    words += [f"--warmup {options.warmup:g}"] * (options.warmup is not None)
     words += [f"--broker {options.broker}"] * bool(options.broker)
     return " ".join(words)
 
@@ -212,7 +221,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     scale = QUICK if options.quick else FULL
     if options.rounds:
-        scale = Scale(options.rounds, scale.seconds, scale.warmup_seconds, scale.share)
+        scale = replace(scale, rounds=options.rounds)
+    if options.warmup is not None:
+        scale = replace(scale, broker_warmup_seconds=options.warmup)
     generator.binary()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the brokers must not outlive us
     options.work.mkdir(parents=True, exist_ok=True)

@@ -38,6 +38,7 @@ Address = tuple[str, int]
 class Broker(Protocol):
     name: str
     data: Path
+    output: Path
     process: subprocess.Popen[bytes] | None
 
     @property
@@ -131,7 +132,9 @@ def start(broker: Broker, ready: Callable[[Address], bool] = wire.answers) -> fl
     process = broker.process
     assert process is not None
     while not ready(broker.address):
-        assert process.poll() is None, f"{broker.name} ended at its start"
+        assert process.poll() is None, (
+            f"it ended at its start:\n{processes.tail(broker.output, 15)}"
+        )
         assert time.perf_counter() - started < START_LIMIT_SECONDS, f"{broker.name} never answered"
         time.sleep(PROBE_EVERY_SECONDS)
     return time.perf_counter() - started

@@ -71,13 +71,14 @@ class Scale:
     seconds: float
     warmup_seconds: float
     share: float  # of the data volumes
+    broker_warmup_seconds: float  # of each of four loads, before a broker's first line
 
     def count(self, full: int, least: int = 1) -> int:
         return max(least, round(full * self.share))
 
 
-FULL = Scale(rounds=3, seconds=5, warmup_seconds=1, share=1)
-QUICK = Scale(rounds=1, seconds=1, warmup_seconds=0.3, share=0.1)
+FULL = Scale(rounds=3, seconds=5, warmup_seconds=1, share=1, broker_warmup_seconds=10)
+QUICK = Scale(rounds=1, seconds=1, warmup_seconds=0.3, share=0.1, broker_warmup_seconds=1)
 
 
 @dataclass(slots=True)

@@ -21,8 +21,9 @@ from broker.model.ids import TopicPartition
 from broker.protocol.hot import fetch, metadata, produce
 from broker.records.builder import build_batch
 from broker.records.header import compute_crc, peek_header, stamp, walk_headers
+from broker.records.produce_rules import ProduceRules
 from broker.records.record import Record
-from broker.records.validation import ProduceRules, check_header, needs_walk, walk
+from broker.records.validation import check_header, needs_walk, walk
 from broker.storage.filesystem import RealFileSystem
 from broker.storage.log_manager import LogManager
 from tests.bench import generator

@@ -45,7 +45,12 @@ def format_value(value: float | None, unit: str) -> str:
 
 
 def format_ratio(ratio: float) -> str:
-    return f"{ratio:.2g}x" if ratio >= 1 else f"1/{1 / ratio:.2g}" if ratio > 0 else "0"
+    """7.04 is `7x`, 0.12 is `1/8.3`: two digits say enough."""
+    if ratio <= 0:
+        return "0"
+    times = max(ratio, 1 / ratio)
+    digits = f"{times:,.0f}" if times >= 10 else f"{times:.1f}".removesuffix(".0")
+    return f"{digits}x" if ratio >= 1 or digits == "1" else f"1/{digits}"
 
 
 def format_bar(bar: Bar | None, unit: str) -> str:
@@ -146,8 +151,9 @@ shows medians. Ratio is Odradek / Kafka. Ratios hold better than absolute figure
   codes, order, whole batches). Generator and broker share the cores.
 - Closed loops keep 5 requests in flight on a connection. Offered rates are open loops: latency counts from the
   scheduled time, so a stall does not hide the requests that it delays. Records are uncompressed, acks=1.
-- Apache Kafka runs as one KRaft node with the settings of its start script: `{jvm}`. Both brokers
-  get a few seconds of load before the first line, and {warmup:g} s of the same work before each measurement.
+- Apache Kafka runs as one KRaft node with the settings of its start script: `{jvm}`. Java is
+  several times faster once it has compiled what is hot, so both brokers get {broker_warmup:g} s of each of four loads
+  before their first line, and {warmup:g} s of the same work before each measurement.
 - Memory: Kafka's resident memory; Odradek's anonymous and shared memory (`RssAnon` + `RssShmem`), since pages of
   mapped log segments are page cache. In the line of 5,000 partitions it is resident memory on both sides.
 - Start: from the creation of the process until a Metadata answer names the broker; with 5,000 partitions until a
@@ -165,6 +171,7 @@ def document(results: list[LineResult], scale: Scale, command: str, facts: dict[
         rounds=scale.rounds,
         seconds=scale.seconds,
         warmup=scale.warmup_seconds,
+        broker_warmup=scale.broker_warmup_seconds,
         facts="\n".join(f"- {name}: {value}" for name, value in facts.items()),
         table=table(results),
         verdict=verdict,
