@@ -1,0 +1,116 @@
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from appliance import checks
+from appliance.checks import Verdict
+from appliance.commands.serve import bind_problem
+from appliance.supervisor.serve_lock import ServeLock
+
+MOUNTS = """\
+22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw
+30 22 0:26 / /tmp rw - tmpfs tmpfs rw
+31 22 0:27 / /data rw - btrfs /dev/sdb rw
+32 22 0:28 / /data/my\\040logs rw - nfs4 server:/x rw
+garbage
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/home", "ext4"),
+        ("/tmp/x", "tmpfs"),
+        ("/data", "btrfs"),
+        ("/data/my logs/a", "nfs4"),
+        ("/database", "ext4"),
+    ],
+)
+def test_the_innermost_mount_decides(path: str, kind: str) -> None:
+    assert checks.file_system_of(Path(path), MOUNTS) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "major"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_402"', 8),
+        ('openjdk version "25" 2025-09-16', 25),
+        ("command not found", None),
+    ],
+)
+def test_java_versions(text: str, major: int | None) -> None:
+    assert checks.java_major(text) == major
+
+
+def test_a_missing_java_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert checks.check_java().verdict is Verdict.INFO
+
+
+def test_files_from_the_future_betray_a_clock_that_went_back(tmp_path: Path) -> None:
+    (tmp_path / "x").touch()
+    os.utime(tmp_path / "x", (2_000_000_000, 2_000_000_000))
+    found = checks.check_clock(tmp_path, 1_900_000_000_000)
+    assert found.verdict is Verdict.WARN
+    assert "100000000 s from the future" in found.detail
+
+
+def test_the_kernel_can_be_asked_for_the_state_of_its_clock() -> None:
+    assert checks.kernel_clock_state() in (*range(6), None)
+
+
+def test_a_data_directory_tells_who_holds_it(tmp_path: Path) -> None:
+    assert "not in use" in checks.check_data_directory(tmp_path).detail
+    lock = ServeLock.take(tmp_path, {"pid": 4711})
+    assert "process 4711" in checks.check_data_directory(tmp_path).detail
+    lock.release()
+
+
+def test_a_data_directory_that_is_a_file_fails(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    assert checks.check_data_directory(path).verdict is Verdict.FAIL
+
+
+def test_a_data_directory_may_be_made_later(tmp_path: Path) -> None:
+    found = checks.check_data_directory(tmp_path / "a" / "b")
+    assert found.verdict is Verdict.OK
+    assert not (tmp_path / "a").exists()
+
+
+def test_disk_space_is_told_for_a_directory_to_come(tmp_path: Path) -> None:
+    assert "free" in checks.check_disk(tmp_path / "a").detail
+
+
+def test_a_port_taken_by_something_else_fails() -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        address = listening.getsockname()
+
+        def hang_up() -> None:
+            listening.accept()[0].close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        assert checks.check_port(address, bind_problem).verdict is Verdict.FAIL
+        thread.join()
+    assert checks.check_port(address, bind_problem).verdict is Verdict.OK
+
+
+def test_what_is_advertised_is_dialed() -> None:
+    dialed = []
+
+    def dial(address: tuple[str, int]) -> None:
+        dialed.append(address)
+        if address[0] == "10.0.0.1":
+            raise OSError("no route to host")
+
+    found = checks.check_advertised([(1, "127.0.0.1", 9092), (2, "10.0.0.1", 9092)], dial=dial)
+    assert [check.verdict for check in found] == [Verdict.OK, Verdict.FAIL]
+    assert "--advertised" in (found[1].hint or "")
+    assert dialed == [("127.0.0.1", 9092), ("10.0.0.1", 9092)]
