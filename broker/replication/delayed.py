@@ -7,8 +7,10 @@ removes it from all partitions, so that nothing stays behind for a client that h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
+
+from broker.model.error_code import ErrorCode
 
 if TYPE_CHECKING:
     from broker.replication.partition import Partition
@@ -32,20 +34,22 @@ class DelayedProduce:
     """A produce request of which some partitions are not yet acknowledged.
 
     ``required`` maps each waiting partition to the offset that its acknowledged offset must
-    reach. ``finish(timed_out)`` gets the partitions that did not make it in time.
+    reach. ``finish(failed)`` gets the partitions that did not: too late, or lost meanwhile (deleted,
+    or their disk failed).
     """
 
-    __slots__ = ("_finish", "_required", "_timer")
+    __slots__ = ("_failed", "_finish", "_required", "_timer")
 
     def __init__(
         self,
         required: dict[Partition, int],
         timeout_ms: float,
         scheduler: Scheduler,
-        finish: Callable[[Iterable[Partition]], None],
+        finish: Callable[[Mapping[Partition, ErrorCode]], None],
     ) -> None:
         self._required = required
-        self._finish: Callable[[Iterable[Partition]], None] | None = finish
+        self._failed: dict[Partition, ErrorCode] = {}
+        self._finish: Callable[[Mapping[Partition, ErrorCode]], None] | None = finish
         for partition, offset in required.items():
             partition.await_acknowledgement(offset, self)
         self._timer = scheduler.call_later(timeout_ms, self._on_timeout)
@@ -54,24 +58,36 @@ class DelayedProduce:
         """``partition`` has reached its required offset (called once for each)."""
         self._required.pop(partition, None)
         if not self._required:
-            self._end(())
+            self._end()
+
+    def on_lost(self, partition: Partition, code: ErrorCode) -> None:
+        """``partition`` will never reach it: what was appended is gone, or may be."""
+        if self._required.pop(partition, None) is not None:
+            self._failed[partition] = code
+            if not self._required:
+                self._end()
 
     def cancel(self) -> None:
         """Nobody waits for the answer any more."""
         self._finish = None
-        self._end(())
+        self._end()
+
+    @property
+    def is_ended(self) -> bool:
+        return not self._required
 
     def _on_timeout(self) -> None:
-        self._end(tuple(self._required))
+        self._failed.update(dict.fromkeys(self._required, ErrorCode.REQUEST_TIMED_OUT))
+        self._end()
 
-    def _end(self, timed_out: Iterable[Partition]) -> None:
+    def _end(self) -> None:
         self._timer.cancel()
-        for partition in self._required:
-            partition.forget_produce(self)
-        self._required = {}
+        left, self._required = self._required, {}
+        for partition in left:
+            partition.forget_produce()
         finish, self._finish = self._finish, None
         if finish is not None:
-            finish(timed_out)
+            finish(self._failed)
 
 
 class DelayedFetch:

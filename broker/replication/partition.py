@@ -34,9 +34,10 @@ class Partition:
 
     __slots__ = (
         "_awaiting",
+        "_forgotten_count",
+        "close_reason",
         "fetch_waiters",
         "high_watermark",
-        "is_closed",
         "leader_epoch",
         "log",
         "pending_appends",
@@ -59,7 +60,8 @@ class Partition:
         self.log = log
         self.leader_epoch = leader_epoch
         self.rules = rules
-        self.is_closed = False
+        #: Why the partition is gone; NONE while it is here.
+        self.close_reason = ErrorCode.NONE
         #: Offsets below it are committed: visible to consumers, never taken back.
         self.high_watermark = 0
         #: Raised by everything that a fetch could notice; lets sessions skip what did not change.
@@ -70,6 +72,8 @@ class Partition:
         self.pending_appends: deque[PendingAppend] = deque()
         #: (required offset, operation) in ascending order: acknowledgements come in log order.
         self._awaiting: deque[tuple[int, DelayedProduce]] = deque()
+        #: How many of them have ended otherwise since (timed out, cancelled).
+        self._forgotten_count = 0
         self.advance_high_watermark()
 
     # -- write --------------------------------------------------------------------------------
@@ -95,9 +99,8 @@ class Partition:
         self.high_watermark = reached
         log.set_high_watermark(reached)
         self.touch()
-        awaiting = self._awaiting
-        while awaiting and awaiting[0][0] <= reached:
-            awaiting.popleft()[1].on_acknowledged(self)
+        while self._awaiting and self._awaiting[0][0] <= reached:
+            self._awaiting.popleft()[1].on_acknowledged(self)
 
     def touch(self) -> None:
         """Something that a fetch reports has changed."""
@@ -109,8 +112,17 @@ class Partition:
     def await_acknowledgement(self, offset: int, operation: DelayedProduce) -> None:
         self._awaiting.append((offset, operation))
 
-    def forget_produce(self, operation: DelayedProduce) -> None:
-        self._awaiting = deque(entry for entry in self._awaiting if entry[1] is not operation)
+    def forget_produce(self) -> None:
+        """One that awaits has ended; they are swept out when they are more than those that wait."""
+        self._forgotten_count += 1
+        if 2 * self._forgotten_count > len(self._awaiting):
+            self._awaiting = deque(entry for entry in self._awaiting if not entry[1].is_ended)
+            self._forgotten_count = 0
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether anything waits here for its acknowledgement."""
+        return bool(self._awaiting)
 
     # -- read ---------------------------------------------------------------------------------
 
@@ -168,10 +180,14 @@ class Partition:
             self.touch()
         return self.log.log_start_offset
 
-    def close(self) -> None:
-        """The partition is gone: whoever waits looks again and gets its error."""
-        self.is_closed = True
+    @property
+    def is_closed(self) -> bool:
+        return self.close_reason is not ErrorCode.NONE
+
+    def close(self, reason: ErrorCode) -> None:
+        """The partition is gone: fetches look again and get its error, produces fail with it."""
+        self.close_reason = reason
         self.touch()
-        for _, operation in tuple(self._awaiting):
-            operation.on_acknowledged(self)
-        self._awaiting.clear()
+        awaiting, self._awaiting = self._awaiting, deque()
+        for _, operation in awaiting:
+            operation.on_lost(self, reason)

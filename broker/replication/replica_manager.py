@@ -125,8 +125,7 @@ class ReplicaManager:
         self._timed_flushes.pop(name, None)
         for partition in topic.partitions:
             if partition is not None:
-                self._fail_pending(partition, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-                partition.close()
+                self._close(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return [TopicPartition(name, index) for index in range(len(topic.partitions))]
 
     def set_topic_config(self, name: str, config: TopicConfig, rules: ProduceRules) -> None:
@@ -260,11 +259,12 @@ class ReplicaManager:
             outcome = error
         pending.done(outcome)
 
-    def _fail_pending(self, partition: Partition, error: KafkaError) -> None:
+    def _close(self, partition: Partition, reason: ErrorCode) -> None:
         queue = partition.pending_appends
         while queue:
             pending = queue.popleft()
-            pending.done(error)
+            pending.done(KafkaError(reason))
+        partition.close(reason)
 
     def _append_now(
         self, partition: Partition, batch: memoryview | bytearray, header: BatchHeader, now_ms: int
@@ -325,5 +325,4 @@ class ReplicaManager:
             partition = topic.partitions[topic_partition.partition]
             topic.partitions[topic_partition.partition] = None
             if partition is not None:
-                self._fail_pending(partition, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
-                partition.close()
+                self._close(partition, ErrorCode.KAFKA_STORAGE_ERROR)

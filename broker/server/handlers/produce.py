@@ -17,7 +17,7 @@ error, nothing to wait for) allocates one tuple and two lists.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -173,11 +173,12 @@ class _ProduceOperation:
         """All is appended: answer once every batch is below its high watermark."""
         slot = self.slot
         assert slot is not None
-        required = {
-            partition: offset
-            for partition, (offset, _, _) in self.waiting.items()
-            if partition.high_watermark < offset
-        }
+        required: dict[Partition, int] = {}
+        for partition, (offset, results, position) in self.waiting.items():
+            if partition.is_closed:
+                results[position] = _failed(results[position][0], partition.close_reason, None)
+            elif partition.high_watermark < offset:
+                required[partition] = offset
         if self.request.acks == 0 or not required:
             self._answer()
             return
@@ -186,11 +187,10 @@ class _ProduceOperation:
         )
         slot.on_cancel = delayed.cancel
 
-    def _on_acknowledged(self, timed_out: Iterable[Partition]) -> None:
-        for partition in timed_out:
+    def _on_acknowledged(self, failed: Mapping[Partition, ErrorCode]) -> None:
+        for partition, code in failed.items():
             _, results, position = self.waiting[partition]
-            index = results[position][0]
-            results[position] = _failed(index, ErrorCode.REQUEST_TIMED_OUT, None)
+            results[position] = _failed(results[position][0], code, None)
         self._answer()
 
     def _answer(self) -> None:

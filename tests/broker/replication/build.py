@@ -1,0 +1,92 @@
+"""A replica manager over real logs, with time and threads moved by hand."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from broker.config.topic_config import TopicConfig
+from broker.model.ids import TopicPartition
+from broker.records.header import peek_header
+from broker.records.produce_rules import ProduceRules
+from broker.replication.partition import Partition
+from broker.replication.replica_manager import AppendOutcome, ReplicaManager
+from broker.storage.append_info import AppendInfo
+from broker.storage.filesystem import FileSystem, RealFileSystem
+from broker.storage.log_manager import LogManager
+from tests.broker.storage.build import batch, config
+from tests.support.by_hand import ManualScheduler, ManualThreads
+
+TOPIC_ID = uuid.UUID(int=7)
+ORDERS = "orders"
+
+
+class World:
+    """Everything that one test needs; ``restart`` keeps the directory."""
+
+    def __init__(self, directories: Sequence[Path | str], fs: FileSystem | None = None) -> None:
+        self.scheduler = ManualScheduler()
+        self.threads = ManualThreads()
+        self.fs = fs or RealFileSystem(64)
+        self.logs = LogManager(
+            [str(path) for path in directories],
+            self.fs,
+            self.scheduler,
+            cluster_id="cluster",
+            node_id=1,
+        )
+        self.logs.open(lambda topic_partition, topic_id: config())
+        self.replicas = ReplicaManager(self.logs, self.scheduler, self.threads)
+
+    def host(
+        self,
+        name: str = ORDERS,
+        partitions: int = 1,
+        topic_id: uuid.UUID = TOPIC_ID,
+        epoch: int = 0,
+        **changes: Any,
+    ) -> Partition:
+        """Host a topic; its first partition."""
+        topic_config = config(**changes)
+        self.replicas.host_topic(
+            name, topic_id, [epoch] * partitions, topic_config, rules_of(topic_config)
+        )
+        return self.replicas.find(name, 0)
+
+    def append(self, partition: Partition, data: bytearray | None = None) -> AppendInfo:
+        """One batch that must be appended at once."""
+        outcomes: list[AppendOutcome] = []
+        data = batch(size=10) if data is None else data
+        info = self.replicas.append(
+            partition,
+            memoryview(data),
+            peek_header(data),
+            self.scheduler.wall_ms(),
+            outcomes.append,
+        )
+        assert info is not None
+        assert not outcomes
+        return info
+
+    def append_later(self, partition: Partition, data: bytearray) -> list[AppendOutcome]:
+        """One batch that has to wait for a walk; its outcome comes into the list."""
+        outcomes: list[AppendOutcome] = []
+        info = self.replicas.append(
+            partition,
+            memoryview(data),
+            peek_header(data),
+            self.scheduler.wall_ms(),
+            outcomes.append,
+        )
+        assert info is None
+        return outcomes
+
+
+def rules_of(topic_config: TopicConfig) -> ProduceRules:
+    return ProduceRules.for_topic(topic_config)
+
+
+def tp(index: int = 0, name: str = ORDERS) -> TopicPartition:
+    return TopicPartition(name, index)
