@@ -21,7 +21,7 @@ from appliance.failure import (
     CommandError,
     ItemError,
 )
-from appliance.options import RootGroup
+from appliance.options import ReaderLeft, RootGroup
 from appliance.session import Session
 
 COMMANDS = {
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CommandError as error:
         _report(session, error.item)
         return error.exit_code
-    except BrokenPipeError:
+    except ReaderLeft:
         return _reader_left()
     except Exception as error:  # noqa: BLE001 - the edge: everything becomes an exit code
         return _unexpected(session, error)

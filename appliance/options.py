@@ -177,6 +177,10 @@ def _global_options(*, hidden: bool) -> list[click.Option]:
     ]
 
 
+class ReaderLeft(Exception):
+    """Whoever read our output has gone."""
+
+
 class Command(click.Command):
     """A command that takes the global options as well as its own.
 
@@ -194,7 +198,11 @@ class Command(click.Command):
         session = ctx.ensure_object(Session)
         if session.format == "kafka" and not self.has_kafka_format:
             raise click.UsageError("--format kafka only goes with commands that Kafka has too", ctx)
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # click would end the process with status 1.
+            raise ReaderLeft from None
 
 
 class LazyGroup(click.Group):
