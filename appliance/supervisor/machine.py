@@ -135,8 +135,7 @@ class SupervisorMachine:
         self._is_announced = False
         if not program.was_ready:
             self.failure = f"{name} ended before it was ready"
-            self.is_stopping = True
-            return self._stop_next(now_ms)
+            return self._begin_stop(now_ms)
         program.failures = 0 if healthy_ms >= HEALTHY_AFTER_MS else program.failures
         pause_ms = min(FIRST_PAUSE_MS << min(program.failures, 16), LONGEST_PAUSE_MS)
         program.failures += 1
@@ -144,12 +143,7 @@ class SupervisorMachine:
         return [AnnounceRestart(name, status, pause_ms)]
 
     def on_stop_requested(self, now_ms: int) -> list[Effect]:
-        if self.is_stopping:
-            return []
-        self.is_stopping = True
-        for program in self._programs.values():
-            program.start_at_ms = None
-        return self._stop_next(now_ms)
+        return [] if self.is_stopping else self._begin_stop(now_ms)
 
     def on_tick(self, now_ms: int) -> list[Effect]:
         """Time has passed: start what has paused, kill what overstays."""
@@ -177,6 +171,12 @@ class SupervisorMachine:
         program.start_at_ms = None
         program.is_running = True
         return StartProgram(program.name)
+
+    def _begin_stop(self, now_ms: int) -> list[Effect]:
+        self.is_stopping = True
+        for program in self._programs.values():
+            program.start_at_ms = None
+        return self._stop_next(now_ms)
 
     def _stop_next(self, now_ms: int) -> list[Effect]:
         for name in reversed(self.names):

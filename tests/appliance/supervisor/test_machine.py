@@ -164,6 +164,17 @@ def test_the_machine_tells_when_it_has_something_to_do() -> None:
     assert machine.next_tick_ms() == 17
 
 
+def test_a_pause_ends_with_the_failure_of_another_program() -> None:
+    assert (
+        Playbook("broker", "web")
+        >> started() << StartProgram("broker") << StartProgram("web")
+        >> ready("broker", 0)
+        >> exited("broker", 0) << AnnounceRestart("broker", 1, 500)
+        >> exited("web", 0) << Finish("web ended before it was ready")
+        >> tick(500)
+    )  # fmt: skip
+
+
 NAMES = ("broker", "web", "worker")
 EVENTS = st.lists(
     st.tuples(st.sampled_from(["ready", "exited", "stop", "tick"]), st.sampled_from(NAMES)),
