@@ -23,8 +23,8 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
 
 from broker.metadata.files import StoreDirectory, StoreFile
 from broker.metadata.journal import (
@@ -49,16 +49,19 @@ from broker.metadata.store import (
     Unknown,
     Watcher,
 )
-from broker.metadata.tree import Applied, Effect, Tree, parent_of
+from broker.metadata.tree import Effect, Tree, parent_of
 
 #: A journal longer than this (and than the last snapshot) is sealed and a snapshot taken.
 JOURNAL_BOUND_BYTES = 4 * 1024 * 1024
 
-#: Zeros kept ahead of the journal's end, so that small commits go through on a full disk.
+#: Zeros kept ahead of the journal's end, so that small commits go through on a full disk: at least
+#: so many, and enough to raise the leader epoch of every partition (about 150 bytes for two nodes
+#: and more), which a start after a crash on a full disk has to do.
 RESERVE_BYTES = 256 * 1024
+RESERVE_A_NODE_BYTES = 80
 
 #: One frame takes at most so many bytes of waiting submissions (and always at least one).
-MAX_FRAME_BYTES = 8 * 1024 * 1024
+MAX_FRAME_BYTES = 1024 * 1024
 
 #: Submissions and reads that wait; beyond, submissions are refused.
 MAX_WAITING = 20_000
@@ -67,22 +70,54 @@ MAX_WAITING = 20_000
 MAX_OPERATIONS = 100_000
 
 #: Callbacks of one turn of the loop.
-DELIVERIES_A_TURN = 16
+DELIVERIES_A_TURN = 4
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _T = TypeVar("_T")
 
 
 @dataclass(slots=True, eq=False)
-class _Waiting:
-    """A submission or a read, in the order of the calls, until its callback was called."""
+class _Submission:
+    """A submission, in the order of the calls, until its callback was called."""
 
-    deliver: Callable[[], None]
-    #: Reads look at the tree when asked, and again when something before them is taken back.
-    look_again: Callable[[], None] | None = None
-    outcome: Outcome | None = None
+    done: Callable[[Outcome], None]
+    outcome: Outcome
+    effects: list[Effect]
     payload: bytes = b""
-    effects: list[Effect] = field(default_factory=list)
+
+    def deliver(self) -> None:
+        self.done(self.outcome)
+
+    def take_back(self, tree: Tree) -> None:
+        tree.take_back(self.effects)
+        self.effects, self.payload = [], b""
+
+    def refuse(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+
+
+@dataclass(slots=True, eq=False)
+class _Read:
+    """A read: it looks when it is asked for, and again if something before it is taken back."""
+
+    done: Callable[[Any], None]
+    look: Callable[[], Any]
+    seen: Any
+    effects: Sequence[Effect] = ()
+    payload: bytes = b""
+
+    def deliver(self) -> None:
+        self.done(self.seen)
+
+    def take_back(self, tree: Tree) -> None:
+        """It changed nothing."""
+
+    def refuse(self, outcome: Outcome) -> None:
+        """All before it is taken back by now."""
+        self.seen = self.look()
+
+
+_Waiting: TypeAlias = _Submission | _Read
 
 
 @dataclass(slots=True, eq=False)
@@ -246,19 +281,19 @@ class LocalStore:
     # Port
 
     def submit(self, operations: Sequence[Operation], done: Callable[[Outcome], None]) -> None:
-        waiting = _Waiting(lambda: done(_known(waiting.outcome)))
-        waiting.outcome = self._refusal(operations)
-        if waiting.outcome is None:
-            applied = self._tree.apply(operations, self._next_submission, self._session_id)
-            if isinstance(applied, Applied):
-                waiting.outcome = Done(applied.results)
-                waiting.effects = applied.effects
-            else:
-                waiting.outcome = applied
-        if waiting.effects:
-            waiting.payload = encode_effects(waiting.effects)
+        refusal = self._refusal(operations)
+        if refusal is not None:
+            self._enqueue(_Submission(done, refusal, []))
+            return
+        applied = self._tree.apply(operations, self._next_submission, self._session_id)
+        if isinstance(applied, Refused):
+            self._enqueue(_Submission(done, applied, []))
+            return
+        submission = _Submission(done, Done(applied.results), applied.effects)
+        if applied.effects:
+            submission.payload = encode_effects(applied.effects)
             self._next_submission += 1
-        self._enqueue(waiting)
+        self._enqueue(submission)
 
     def _refusal(self, operations: Sequence[Operation]) -> Refused | None:
         if self._failure is not None or self._journal is None:
@@ -297,12 +332,7 @@ class LocalStore:
         self._read(lambda: self._tree.subtree(path), done)
 
     def _read(self, look: Callable[[], _T], done: Callable[[_T], None]) -> None:
-        seen = [look()]
-
-        def look_again() -> None:
-            seen[0] = look()
-
-        self._enqueue(_Waiting(lambda: done(seen[0]), look_again))
+        self._enqueue(_Read(done, look, look()))
 
     # Group commit
 
@@ -382,17 +412,14 @@ class LocalStore:
 
         What waits behind the batch was evaluated on a tree that never came to be.
         """
-        everything = [*self._batch, *self._waiting]
-        for waiting in reversed(everything):
-            self._tree.take_back(waiting.effects)
+        for waiting in (*reversed(self._waiting), *reversed(self._batch)):
+            waiting.take_back(self._tree)
         self._next_submission = self._journal_next_submission
+        for waiting in self._batch:
+            waiting.refuse(outcome)
         behind = outcome if isinstance(outcome, Refused) else _UNAVAILABLE
-        for index, waiting in enumerate(everything):
-            waiting.effects, waiting.payload = [], b""
-            if waiting.look_again is not None:
-                waiting.look_again()
-            else:
-                waiting.outcome = outcome if index < len(self._batch) else behind
+        for waiting in self._waiting:
+            waiting.refuse(behind)
 
     def _fail(self, error: BaseException) -> None:
         """No retry: after a failed sync nobody knows what the disk holds until it is read anew."""
@@ -405,15 +432,19 @@ class LocalStore:
     def _reserve(self, end: int) -> None:
         """Keep zeros ahead of ``end``. Runs where the journal is written; failing is allowed."""
         self._journal_size = max(self._journal_size, end)
-        if self._journal_size - end >= self._reserve_bytes // 2:
+        wanted = self._wanted_reserve()
+        if self._journal_size - end >= wanted:
             return
         assert self._journal is not None
-        size = end + self._reserve_bytes
+        size = end + wanted + self._reserve_bytes
         try:
             self._journal.write(self._journal_size, bytes(size - self._journal_size))
         except OSError:
             return
         self._journal_size = size
+
+    def _wanted_reserve(self) -> int:
+        return self._reserve_bytes + RESERVE_A_NODE_BYTES * len(self._tree.nodes)
 
     def _is_snapshot_due(self) -> bool:
         return (
@@ -424,41 +455,52 @@ class LocalStore:
 
     def _seal_journal(self) -> None:
         """Go on in a new journal, durable before its first frame; then write the snapshot."""
-        first = self._journal_next_submission
+        first, name = (
+            self._journal_next_submission,
+            _file_name("journal", self._journal_next_submission),
+        )
+        size = self._wanted_reserve() + self._reserve_bytes
+        sealed, end = self._journal, self._journal_end
+        assert sealed is not None
         opened: list[StoreFile] = []
 
         def create() -> None:
-            journal = self._directory.open(_file_name("journal", first))
+            journal = self._directory.open(name)
             try:
-                journal.write(0, bytes(self._reserve_bytes))
+                journal.write(0, bytes(size))
                 journal.datasync()
                 self._directory.sync()
+                # A frame that a full disk refused may have left a part of it behind the end.
+                sealed.truncate(end)
+                sealed.datasync()
             except OSError:
                 journal.close()
+                self._directory.remove(name)
                 raise
             opened.append(journal)
 
         def then(error: BaseException | None) -> None:
             if error is None:
-                self._switch_journal(opened[0], first)
+                self._switch_journal(opened[0], first, size)
             else:
                 # Stay in the old journal; a half-made new one holds zeros and is ignored.
                 self._snapshot_at = self._journal_end + self._journal_bound_bytes
+                self._journal_size = self._journal_end
             self._next_step()
 
         self._run_blocking(create, then)
 
-    def _switch_journal(self, journal: StoreFile, first: int) -> None:
+    def _switch_journal(self, journal: StoreFile, first: int, size: int) -> None:
         if self._journal is not None:
             self._journal.close()
         self._journal = journal
-        self._journal_end, self._journal_size = 0, self._reserve_bytes
+        self._journal_end, self._journal_size = 0, size
         self._is_snapshotting = True
         SnapshotWriter(
             self._directory,
             self._run_blocking,
             _file_name("snapshot", first),
-            list(self._durable_nodes().items()),
+            self._durable_nodes(),
             self._session_id,
             lambda size, error: self._snapshot_done(first, size, error),
         ).start()
@@ -494,11 +536,6 @@ class LocalStore:
 
 
 _UNAVAILABLE = Refused(RefusalReason.UNAVAILABLE, -1, "")
-
-
-def _known(outcome: Outcome | None) -> Outcome:
-    assert outcome is not None
-    return outcome
 
 
 def _is_disk_full(error: BaseException) -> bool:

@@ -68,7 +68,7 @@ MAX_RECORDS = 10_000
 
 #: Partitions that one turn of the loop creates, deletes or changes (one topic may have more), and
 #: things of other kinds.
-SLICE_PARTITIONS = 128
+SLICE_PARTITIONS = 64
 
 #: What one resource of AlterConfigs counts in a slice: parsing and checking every setting.
 ALTERATION_SIZE = 4

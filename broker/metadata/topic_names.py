@@ -45,21 +45,21 @@ class CollisionIndex:
     """Names that exist, by their collision key."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        self._names: dict[str, set[str]] = {}
+        self._names: dict[str, tuple[str, ...]] = {}
         for name in names:
             self.add(name)
 
     def add(self, name: str) -> None:
         key = collision_key(name)
         if key is not None:
-            self._names.setdefault(key, set()).add(name)
+            self._names[key] = (*self._names.get(key, ()), name)
 
     def remove(self, name: str) -> None:
         key = collision_key(name)
         if key is not None:
-            self._names[key].discard(name)
-            if not self._names[key]:
-                del self._names[key]
+            left = tuple(other for other in self._names.pop(key) if other != name)
+            if left:
+                self._names[key] = left
 
     def colliding(self, name: str) -> str | None:
         """An existing name that ``name`` collides with (itself included)."""

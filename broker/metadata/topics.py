@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.topic_config import validate_topic_overrides
@@ -71,10 +72,17 @@ def new_partitions(
 ) -> tuple[PartitionImage, ...]:
     """Partitions as they begin: led by the first replica that is there, all others in the ISR."""
     return tuple(
-        PartitionImage(first_index + i, isr[0], 0, 0, tuple(replicas), frozenset(isr))
+        _new_partition(first_index + i, tuple(b for b in replicas if b in image.brokers), replicas)
         for i, replicas in enumerate(assignment)
-        if (isr := [broker_id for broker_id in replicas if broker_id in image.brokers])
     )
+
+
+@lru_cache(maxsize=4096)
+def _new_partition(
+    index: int, isr: tuple[BrokerId, ...], replicas: tuple[BrokerId, ...]
+) -> PartitionImage:
+    """Cached: equal partitions of different topics are one object."""
+    return PartitionImage(index, isr[0], 0, 0, replicas, frozenset(isr))
 
 
 def _check_name(image: ClusterImage, name: str, existing_names: CollisionIndex) -> None:

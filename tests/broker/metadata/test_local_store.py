@@ -385,12 +385,14 @@ class Crashing:
 
     OPTIONS: dict[str, int] = {"journal_bound_bytes": 3000, "reserve_bytes": 1024}
 
-    def __init__(self, seed: int, crash_at: int | None) -> None:
+    def __init__(self, seed: int, crash_at: int | None, *, is_full_at_times: bool = False) -> None:
         self.dice = random.Random(seed)
+        self.is_full_at_times = is_full_at_times
         self.disk = MemoryDirectory()
         self.disk.crash_at = crash_at
+        #: The tree after each submission, unless that was refused.
         self.history: list[dict[str, Any]] = [dict(Tree().nodes)]
-        self.answered = 0
+        self.last_done = 0
 
     def run(self, submissions: int = 60) -> bool:
         """Whether it came to the end without a crash."""
@@ -401,6 +403,9 @@ class Crashing:
                 operations = random_operations(self.dice, set(world.store._tree.nodes))
                 world.store.submit(operations, lambda o, n=number: self._answered(o, n))
                 self.history.append(dict(world.store._tree.nodes))
+                if self.is_full_at_times and self.dice.random() < 0.2:
+                    is_full = self.disk.capacity is not None
+                    self.disk.capacity = None if is_full else self.disk.used()
                 for _ in range(self.dice.randrange(6)):
                     world.turns.step()
             world.turns.run()
@@ -409,15 +414,18 @@ class Crashing:
         return True
 
     def _answered(self, outcome: Any, number: int) -> None:
-        assert isinstance(outcome, Done | Refused)
-        self.answered = number
+        if outcome == Refused(RefusalReason.DISK_FULL, -1, ""):
+            self.history[number] = {}
+        else:
+            assert isinstance(outcome, Done | Refused)
+            self.last_done = number
 
     def check(self, disk: MemoryDirectory) -> None:
         world = LocalWorld(disk, **self.OPTIONS)
         found = lasting(world)
         possible = [
             {path: node for path, node in state.items() if node.owner == 0}
-            for state in self.history[self.answered :]
+            for state in self.history[self.last_done :]
         ]
         assert found in possible
         # And life goes on: nothing that was cut comes back.
@@ -429,13 +437,16 @@ class Crashing:
         assert later == expected
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_a_crash_before_any_operation_on_the_disk_loses_nothing_answered(seed: int) -> None:
+@pytest.mark.parametrize("is_full_at_times", [False, True], ids=["", "full at times"])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_crash_before_any_operation_on_the_disk_loses_nothing_answered(
+    seed: int, is_full_at_times: bool
+) -> None:
     crash_at = 0
     is_over = False
     while not is_over:
         crash_at += 1
-        run = Crashing(seed, crash_at)
+        run = Crashing(seed, crash_at, is_full_at_times=is_full_at_times)
         is_over = run.run()
         run.check(MemoryDirectory(run.disk.contents()))  # kill -9
         for power_loss in range(3):
