@@ -170,7 +170,7 @@ def _held_by(directory: Path) -> str:
     if serve_lock.is_locked(lock):
         holder = serve_lock.read_holder(lock)
         return f"held by `odradek serve`, process {holder.get('pid', 'unknown')}"
-    broker = serve_lock.broker_lock_holder(directory / "logs" / ".lock")
+    broker = serve_lock.find_broker(directory)
     return "not in use" if broker is None else f"held by a broker alone, process {broker}"
 
 

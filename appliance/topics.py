@@ -98,7 +98,16 @@ class LogFigures:
         return sum(known) if known else None
 
     def last_record_ms(self, topic: TopicView) -> int | None:
-        known = [self.last[key].timestamp_ms for key in topic.keys if key in self.last]
+        """Time of the youngest record that is still there.
+
+        Brokers tell the newest time of the segments, also when that record was trimmed away.
+        """
+        known = [
+            self.last[key].timestamp_ms
+            for key in topic.keys
+            if key in self.last and key in self.starts
+            if self.last[key].offset >= self.starts[key].offset
+        ]
         newest = max(known, default=-1)
         return newest if newest >= 0 else None
 

@@ -32,7 +32,7 @@ from appliance.supervisor.serve_lock import (
     FILE_NAME,
     DataDirectoryTaken,
     ServeLock,
-    broker_lock_holder,
+    find_broker,
     is_locked,
     read_holder,
 )
@@ -199,7 +199,7 @@ def _await_free_port(session: Session, address: tuple[str, int], data_directory:
         problem = bind_problem(address)
         if problem is None:
             return
-        predecessor = broker_lock_holder(data_directory / "logs" / ".lock")
+        predecessor = find_broker(data_directory)
         if problem.errno != errno.EADDRINUSE or predecessor is None or time.monotonic() > deadline:
             break
         if not is_waiting:

@@ -6,6 +6,7 @@ holder wrote into the file is for the message of the one who comes second.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 FILE_NAME = "serve.lock"
+BROKER_FILE_NAME = "broker.lock"
 TAKE_ATTEMPTS = 3
 ATTEMPT_PAUSE_S = 0.05
 """A look at the lock (``is_locked``) holds it for an instant; that must not stop a start."""
@@ -84,7 +86,7 @@ def read_holder(path: Path) -> dict[str, Any]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a ``serve`` holds this file. Asks by a shared lock, held for no time."""
+    """Whether somebody holds an flock on this file. Asks by a shared lock, held for no time."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -98,8 +100,23 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def broker_lock_holder(path: Path) -> int | None:
-    """Process that holds a broker's ``.lock``, a POSIX lock; only asks, never takes it."""
+def find_broker(data_directory: Path) -> str | None:
+    """The process of a broker that holds this data directory, as text; None when nobody does.
+
+    A broker holds an flock on the data directory and a POSIX lock (as a JVM takes) on each
+    directory of logs; Kafka itself, on the same logs, only the latter.
+    """
+    lock = data_directory / BROKER_FILE_NAME
+    if is_locked(lock):
+        with contextlib.suppress(OSError):
+            return lock.read_text(errors="replace").strip() or "unknown"
+        return "unknown"
+    pid = posix_lock_holder(data_directory / "logs" / ".lock")
+    return None if pid is None else str(pid)
+
+
+def posix_lock_holder(path: Path) -> int | None:
+    """Process that holds a POSIX lock on this file; only asks, never takes it."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

@@ -10,8 +10,9 @@ from appliance.supervisor.serve_lock import (
     FILE_NAME,
     DataDirectoryTaken,
     ServeLock,
-    broker_lock_holder,
+    find_broker,
     is_locked,
+    posix_lock_holder,
     read_holder,
 )
 
@@ -43,14 +44,14 @@ def test_looking_at_the_lock_does_not_take_it(tmp_path: Path) -> None:
 
 def test_a_brokers_lock_tells_its_process(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
-    assert broker_lock_holder(path) is None
+    assert posix_lock_holder(path) is None
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX)
         # A process does not see its own POSIX locks: another one has to look.
         script = (
-            "import pathlib, sys; from appliance.supervisor.serve_lock import broker_lock_holder;"
-            f"print(broker_lock_holder(pathlib.Path({str(path)!r})))"
+            "import pathlib, sys; from appliance.supervisor.serve_lock import posix_lock_holder;"
+            f"print(posix_lock_holder(pathlib.Path({str(path)!r})))"
         )
         seen = subprocess.run(
             [sys.executable, "-c", script],
@@ -62,4 +63,14 @@ def test_a_brokers_lock_tells_its_process(tmp_path: Path) -> None:
         assert seen.stdout.strip() == str(os.getpid())
     finally:
         os.close(descriptor)
-    assert broker_lock_holder(path) is None
+    assert posix_lock_holder(path) is None
+
+
+def test_a_broker_alone_is_found_by_its_own_lock(tmp_path: Path) -> None:
+    assert find_broker(tmp_path) is None
+    path = tmp_path / "broker.lock"
+    path.write_text("4711\n")
+    assert find_broker(tmp_path) is None
+    with path.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert find_broker(tmp_path) == "4711"
