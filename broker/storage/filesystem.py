@@ -43,6 +43,10 @@ RELEASE_BYTES = 4 * 1024 * 1024
 #: Cold pages are pulled, and residency is asked for, in pieces of this size.
 PULL_BYTES = 256 * 1024
 
+#: Files that one eviction passes by: when thousands are pinned (a stop that syncs them all), the
+#: pool rather grows for a while than looks at each of them for every file that is opened.
+MAX_EVICTION_STEPS = 64
+
 _ZEROS = bytes(MIN_GROW_BYTES)
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -220,7 +224,7 @@ class DescriptorPool:
             del self._open[file]
 
     def _evict(self) -> bool:
-        for _ in range(2 * len(self._open)):
+        for _ in range(min(2 * len(self._open), MAX_EVICTION_STEPS)):
             file = next(iter(self._open))
             if file.pins or file.was_used:
                 file.was_used = False
