@@ -175,7 +175,8 @@ class RequestSteps:
         """Never a reserved id, nor one whose text a command line would take for an option."""
         while True:
             topic_id = self._new_topic_id()
-            if topic_id.int > LAST_RESERVED_ID and not topic_id_text(topic_id).startswith("-"):
+            is_legal = topic_id.int > LAST_RESERVED_ID and topic_id_text(topic_id)[0] != "-"
+            if is_legal and topic_id not in self._proposed().topics_by_id:
                 return topic_id
 
     def delete_topics(self, references: Sequence[TopicReference]) -> Steps[DeletedTopic]:
