@@ -6,27 +6,45 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.storage.filesystem import FileSystem
-from broker.storage.segment import SegmentCache
+from broker.storage.layout import DELETED_SUFFIX, SEGMENT_SUFFIXES
+from broker.storage.segment import Segment, SegmentCache
 
 if TYPE_CHECKING:
     from broker.storage.log import Log
 
 
-class DoomedFiles:
-    """Files renamed to ``.deleted``: readers may still send them, so they are unlinked later."""
+class DoomedSegments:
+    """Segments that left ``log``. They are renamed to ``.deleted``, and unlinked a while later,
+    because somebody may still be sending them.
 
-    __slots__ = ("_delay_ms", "_due_ms", "paths")
+    What retention took is renamed only once a checkpoint on disk says that the log starts behind
+    it (``start_offset``): a power loss may undo some renames and not others, and whatever comes
+    back must then be known for what it is.
+    """
 
-    def __init__(self, delay_ms: int, paths: list[str]) -> None:
+    __slots__ = ("_delay_ms", "_due_ms", "is_renamed", "log", "segments", "start_offset")
+
+    def __init__(self, log: Log, segments: list[Segment], start_offset: int, delay_ms: int) -> None:
+        self.log = log
+        self.segments = segments
+        self.start_offset = start_offset
+        self.is_renamed = False
         self._delay_ms = delay_ms
         self._due_ms = -1
-        self.paths = paths
+
+    def rename(self, fs: FileSystem) -> None:
+        for segment in self.segments:
+            segment.rename_files(fs, DELETED_SUFFIX)
+        self.is_renamed = True
 
     def is_due(self, now_ms: int) -> bool:
         """Whether the delay has passed since this was first asked (with monotonic time)."""
         if self._due_ms < 0:
             self._due_ms = now_ms + self._delay_ms
         return now_ms >= self._due_ms
+
+    def paths(self) -> list[str]:
+        return [segment.path(kind) for segment in self.segments for kind in SEGMENT_SUFFIXES]
 
 
 class StorageContext:
@@ -58,6 +76,6 @@ class StorageContext:
         self.may_map = may_map
         #: Logs with appends since the last tick.
         self.touched: list[Log] = []
-        self.doomed: list[DoomedFiles] = []
+        self.doomed: list[DoomedSegments] = []
         #: Puts recovery point and log start on disk, before bytes below the old point change.
         self.checkpoint_cut: Callable[[Log], None] = lambda log: None

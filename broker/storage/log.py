@@ -32,10 +32,10 @@ from broker.records.header import (
 from broker.storage.append_info import AppendInfo
 from broker.storage.checkpoints import encode_partition_metadata
 from broker.storage.cold import ColdRead, PagesCold
-from broker.storage.context import DoomedFiles, StorageContext
+from broker.storage.context import DoomedSegments, StorageContext
 from broker.storage.filesystem import File, replace_file
 from broker.storage.flush import FlushNeeded, Unsynced
-from broker.storage.layout import DELETED_SUFFIX, PARTITION_METADATA, SEGMENT_SUFFIXES
+from broker.storage.layout import PARTITION_METADATA
 from broker.storage.leader_epochs import LeaderEpochs
 from broker.storage.log_reader import LogRead, LogReader, TimestampOffset
 from broker.storage.markers import parse_marker
@@ -179,7 +179,19 @@ class Log:
 
     @property
     def recovery_point(self) -> int:
-        return self.flushed_offset
+        """Recovery begins in the segment that holds this offset, and trusts what lies before.
+
+        A group commit leaves indexes out, so the point stays inside a segment whose indexes are
+        not on disk, though every record of it may be.
+        """
+        flushed = self.flushed_offset
+        segments = self._segments
+        if self._unsynced.sealed:
+            slot = segments.slot_for(self._unsynced.sealed[0].base_offset)
+            return min(flushed, segments[slot + 1].base_offset - 1)
+        if flushed > segments.active.base_offset and flushed != self._indexed_offset:
+            return flushed - 1
+        return flushed
 
     @property
     def size_in_bytes(self) -> int:
@@ -402,14 +414,10 @@ class Log:
             max_index_bytes=self.config.segment_index_bytes,
         )
         try:
+            # Sealed first: a kill must not leave a tail of zeros before another segment.
+            self._write_snapshot(base_offset)
+            old.seal()
             new.create_files()
-            try:
-                self._write_snapshot(base_offset)
-                old.seal()
-            except BaseException:
-                new.close_files()
-                new.remove_files(context.fs)
-                raise
         except OSError as error:
             raise StorageError(context.log_dir, str(error)) from error
         old.changed_ms = now_ms
@@ -566,6 +574,7 @@ class Log:
         active = self._segments.active
         active.truncate_to(offset)
         active.become_active()
+        self._unsynced.forget_segments({active})
         self._segments.recount()
         self._finish_cut(offset)
         return True
@@ -592,13 +601,18 @@ class Log:
 
     def _abandon(self, doomed: list[Segment]) -> None:
         """Segments leave the log at its end, the last one first: no crash leaves a gap."""
-        self._doom(doomed[::-1], 0)
+        context = self._context
+        for pending in context.doomed:
+            # What retention took must be out of the way: its names may be needed again.
+            if pending.log is self and not pending.is_renamed:
+                pending.rename(context.fs)
+        self._doom(doomed[::-1], 0).rename(context.fs)
         for segment in doomed:
             segment.abandon()
-        self._segments.remove(doomed)
 
     def _begin_cut(self, offset: int) -> None:
         self._cut_count += 1
+        self._indexed_offset = -1
         self._reader.forget()
         self.is_hot = False
         self.flushed_offset = min(self.flushed_offset, offset)
@@ -693,23 +707,20 @@ class Log:
         if first_kept > self.log_start_offset:
             self.log_start_offset = first_kept
             self.leader_epochs.truncate_from_start(first_kept)
-        self._segments.remove(doomed)
         self._reader.forget()
         self._snapshots.drop_below(first_kept)
         self._doom(doomed, self.config.file_delete_delay_ms)
 
-    def _doom(self, doomed: list[Segment], delay_ms: int) -> None:
-        """Rename the files; they are unlinked when nobody can be sending them any more."""
-        context = self._context
-        paths = []
+    def _doom(self, doomed: list[Segment], delay_ms: int) -> DoomedSegments:
+        """Take segments out of the log; the manager's ticks see to their files."""
         for segment in doomed:
             segment.close_files()
-            segment.rename_files(context.fs, DELETED_SUFFIX)
-            paths += [segment.path(suffix) for suffix in SEGMENT_SUFFIXES]
         self._unsynced.forget_segments(set(doomed))
-        if paths:
-            context.doomed.append(DoomedFiles(delay_ms, paths))
-            self._unsynced.note_directory(self.directory)
+        self._segments.remove(doomed)
+        self._unsynced.note_directory(self.directory)
+        entry = DoomedSegments(self, doomed, self.log_start_offset, delay_ms)
+        self._context.doomed.append(entry)
+        return entry
 
     # Stopping --------------------------------------------------------------------------------
 

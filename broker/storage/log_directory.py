@@ -77,6 +77,8 @@ class LogDirectory:
         self.power_was_lost = True
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_starts: dict[TopicPartition, int] = {}
+        #: The log starts that a checkpoint on disk holds by now.
+        self.durable_log_starts: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self._fs: FileSystem = context.fs
         self._unlock: Callable[[], None] | None = None
@@ -108,6 +110,7 @@ class LogDirectory:
         self.recovery_points = self._read_offsets(RECOVERY_POINT_CHECKPOINT)
         self.log_starts = self._read_offsets(LOG_START_CHECKPOINT)
         self.high_watermarks = self._read_offsets(REPLICATION_CHECKPOINT)
+        self.durable_log_starts = dict(self.log_starts)
         for offsets in (self.recovery_points, self.log_starts, self.high_watermarks):
             self._named.update(offsets)
 
@@ -183,8 +186,13 @@ class LogDirectory:
                 return
             except OSError as error:
                 raise StorageError(self.path, f"{name}: {error}") from error
-            self._written[name] = (sequence, offsets)
+            self._note_written(name, offsets, sequence)
             self._named.update(topic_partition for topic_partition, _ in offsets)
+
+    def _note_written(self, name: str, offsets: Offsets, sequence: int) -> None:
+        self._written[name] = (sequence, offsets)
+        if name == LOG_START_CHECKPOINT:
+            self.durable_log_starts = dict(offsets)
 
     def may_name(self, topic_partition: TopicPartition) -> bool:
         """Whether a checkpoint on disk holds offsets of a partition of that name."""
@@ -196,7 +204,7 @@ class LogDirectory:
         with self._writing:
             for name, offsets in files.items():
                 replace_file(self._fs, self._file(name), encode_offsets(offsets), sync=True)
-                self._written[name] = (self._sequence, offsets)
+                self._note_written(name, offsets, self._sequence)
             if len(files) == len(OFFSET_CHECKPOINTS):
                 self._named.clear()
             for offsets in files.values():

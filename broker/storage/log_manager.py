@@ -24,7 +24,7 @@ from broker.model.errors import CorruptLogError, DiskFullError, KafkaError, Stor
 from broker.model.ids import TopicId, TopicPartition
 from broker.storage.checkpoints import parse_partition_metadata
 from broker.storage.cold import ColdRead
-from broker.storage.context import StorageContext
+from broker.storage.context import DoomedSegments, StorageContext
 from broker.storage.filesystem import FileSystem
 from broker.storage.flush import BlockingWork, FlushNeeded
 from broker.storage.layout import (
@@ -353,11 +353,13 @@ class LogManager:
         """After DeleteRecords: answer when these have run."""
         works: list[BlockingWork] = []
         for directory in self._online():
-            starts = self._log_starts(directory, self._logs_in(directory))
-            work = directory.checkpoint({LOG_START_CHECKPOINT: starts})
-            if work is not None:
-                works.append(work)
+            works += self._log_start_work(directory)
         return works
+
+    def _log_start_work(self, directory: LogDirectory) -> list[BlockingWork]:
+        starts = self._log_starts(directory, self._logs_in(directory))
+        work = directory.checkpoint({LOG_START_CHECKPOINT: starts})
+        return [] if work is None else [work]
 
     def _checkpoints(self, directory: LogDirectory) -> dict[str, Offsets]:
         logs = self._logs_in(directory)
@@ -373,7 +375,7 @@ class LogManager:
 
     def _recovery_points(self, directory: LogDirectory, logs: list[Log]) -> Offsets:
         return self._kept(directory.recovery_points) + [
-            (log.topic_partition, log.flushed_offset) for log in logs
+            (log.topic_partition, log.recovery_point) for log in logs
         ]
 
     def _log_starts(self, directory: LogDirectory, logs: list[Log]) -> Offsets:
@@ -424,21 +426,34 @@ class LogManager:
         self._awake = appended
 
     def _due_removals(self, now_ms: int) -> list[BlockingWork]:
+        works: list[BlockingWork] = []
         files: list[str] = []
-        for directory in self.directories.values():
+        for directory in self._online():
             doomed, directory.context.doomed = directory.context.doomed, []
             for entry in doomed:
-                if entry.is_due(now_ms):
-                    files += entry.paths
+                if entry.log.is_deleted:
+                    continue
+                if self._maybe_rename(directory, entry) and entry.is_due(now_ms):
+                    files += entry.paths()
                 else:
                     directory.context.doomed.append(entry)
+            if not all(entry.is_renamed for entry in directory.context.doomed):
+                works += self._log_start_work(directory)
         directories = [path for due_ms, path in self._doomed_directories if due_ms <= now_ms]
-        if not files and not directories:
-            return []
-        self._doomed_directories = [
-            entry for entry in self._doomed_directories if entry[0] > now_ms
-        ]
-        return [_RemoveFiles(self._fs, files, directories)]
+        if files or directories:
+            works.append(_RemoveFiles(self._fs, files, directories))
+            self._doomed_directories = [
+                entry for entry in self._doomed_directories if entry[0] > now_ms
+            ]
+        return works
+
+    def _maybe_rename(self, directory: LogDirectory, entry: DoomedSegments) -> bool:
+        """Rename what retention took, if the checkpoint has it; gives whether that is done."""
+        if not entry.is_renamed:
+            known = directory.durable_log_starts.get(entry.log.topic_partition, 0)
+            if known >= entry.start_offset:
+                entry.rename(self._fs)
+        return entry.is_renamed
 
     def retention_pass(self) -> Iterator[RetentionStep]:
         """Go over all logs, one a step, so that the caller can stop between them."""

@@ -154,6 +154,7 @@ class _Loader:
         self._producers = ProducerState()
         self._snapshots = SnapshotFiles(context.fs, directory, [])
         self._is_on_disk = rules.was_clean
+        self._has_changed_names = False
 
     def load(self) -> Log:
         rules = self._rules
@@ -175,6 +176,9 @@ class _Loader:
         if rules.was_clean and self._snapshots.newest >= 0:
             # Without any snapshot a clean stop says that there was no producer to remember.
             self._rebuild_producers(log_start_offset, log_end_offset)
+        if self._has_changed_names:
+            # Or a power loss could bring old files back beside, or over, what is written now.
+            self._fs.sync_directory(self._directory)
         active = self._segments[-1]
         active.become_active()
         with contextlib.suppress(DiskFullError):
@@ -203,7 +207,7 @@ class _Loader:
             if entry.is_directory:
                 continue
             if entry.name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
-                self._fs.remove(f"{self._directory}/{entry.name}")
+                self._remove_name(entry.name)
                 continue
             self._files[entry.name] = entry
         offsets: dict[str, list[int]] = {}
@@ -214,9 +218,13 @@ class _Loader:
         logs = set(offsets.get(LOG_SUFFIX, ()))
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
             for base_offset in set(offsets.get(suffix, ())) - logs:
-                self._fs.remove(f"{self._directory}/{segment_file_name(base_offset, suffix)}")
+                self._remove_name(segment_file_name(base_offset, suffix))
         self._segments = [self._segment(base_offset) for base_offset in sorted(logs)]
         self._snapshots = SnapshotFiles(self._fs, self._directory, offsets.get(SNAPSHOT_SUFFIX, []))
+
+    def _remove_name(self, name: str) -> None:
+        self._fs.remove(f"{self._directory}/{name}")
+        self._has_changed_names = True
 
     def _segment(self, base_offset: int) -> Segment:
         log = self._files[segment_file_name(base_offset, LOG_SUFFIX)]
@@ -255,6 +263,7 @@ class _Loader:
             self._remove(self._segments)
         self._epochs.clear()
         self._snapshots.drop_above(-1)
+        self._has_changed_names = True
         now_ms = self._rules.now_ms
         self._segments = [
             _new_segment(self._context, self._directory, self._config, start_offset, now_ms)
@@ -271,11 +280,10 @@ class _Loader:
         )
 
     def _remove(self, segments: list[Segment]) -> None:
-        """For good: a later power loss must not bring them back beside what is written now."""
         for segment in segments:
             segment.close_files()
             segment.remove_files(self._fs)
-        self._fs.sync_directory(self._directory)
+        self._has_changed_names = True
 
     # After a clean stop ----------------------------------------------------------------------
 
@@ -337,6 +345,7 @@ class _Loader:
     # After anything else ---------------------------------------------------------------------
 
     def _recover(self) -> int:
+        self._drop_below_log_start()
         segments = Segments(self._segments)
         first = segments.slot_for(self._rules.recovery_point)
         for segment in self._segments[:first]:
@@ -345,7 +354,8 @@ class _Loader:
         if self._rules.power_was_lost and not self._config.is_compacted:
             first -= self._drop_remains_of_deletion(first)
         base_offset = self._segments[first].base_offset
-        self._rebuild_producers(self._segments[0].base_offset, base_offset)
+        start_offset = max(self._segments[0].base_offset, self._rules.log_start_offset)
+        self._rebuild_producers(min(start_offset, base_offset), base_offset)
         next_offset = base_offset
         leader_epoch = -1
         for slot in range(first, len(self._segments)):
@@ -354,7 +364,14 @@ class _Loader:
                 self._drop_from(slot)
                 break
             found_size = segment.size
-            scan = _SegmentScan(segment, self._config, self._epochs, self._producers, leader_epoch)
+            scan = _SegmentScan(
+                segment,
+                self._config,
+                self._epochs,
+                self._producers,
+                leader_epoch,
+                self._rules.log_start_offset,
+            )
             fault = scan.run(self._rules.recovery_point, max(next_offset, segment.base_offset))
             next_offset, leader_epoch = scan.next_offset, scan.last_epoch
             if fault:
@@ -366,6 +383,14 @@ class _Loader:
                 with contextlib.suppress(DiskFullError):
                     segment.seal()
         return next_offset
+
+    def _drop_below_log_start(self) -> None:
+        """What DeleteRecords or retention took, but for files that a crash kept or brought back."""
+        start_offset = self._rules.log_start_offset
+        count = sum(segment.base_offset <= start_offset for segment in self._segments[1:])
+        if count:
+            self._remove(self._segments[:count])
+            self._segments = self._segments[count:]
 
     def _drop_remains_of_deletion(self, first: int) -> int:
         """Segments leave a log from its front, but a power loss may bring some names back.
@@ -393,7 +418,9 @@ class _Loader:
         segment = self._segments[slot]
         if next_offset < self._rules.recovery_point:
             raise self._offline(segment, next_offset, f"{fault}, below the recovery point")
-        if slot + 1 < len(self._segments) and not self._rules.power_was_lost:
+        # An empty one was just being made; nothing is lost with it.
+        followers = any(later.size for later in self._segments[slot + 1 :])
+        if followers and not self._rules.power_was_lost:
             raise self._offline(segment, next_offset, f"{fault}, and segments follow")
 
     def _offline(self, segment: Segment, offset: int, message: str) -> CorruptLogError:
@@ -435,6 +462,7 @@ class _SegmentScan:
         epochs: LeaderEpochs,
         producers: ProducerState,
         last_epoch: int,
+        log_start_offset: int,
     ) -> None:
         self._segment = segment
         self._interval = config.index_interval_bytes
@@ -442,6 +470,7 @@ class _SegmentScan:
         self._producers = producers
         #: Of the last batch: leader epochs never fall along a log.
         self.last_epoch = last_epoch
+        self._log_start_offset = log_start_offset
         self._checked_from = 0
         self.next_offset = 0
 
@@ -514,7 +543,7 @@ class _SegmentScan:
                 self._epochs.assign(leader_epoch, header.base_offset)
         last_offset = header.last_offset
         self._segment.note_batch(size, last_offset, header.max_timestamp, self._interval)
-        if header.producer_id >= 0:
+        if header.producer_id >= 0 and last_offset >= self._log_start_offset:
             self._note_producer(header, batch)
         self.next_offset = last_offset + 1
 

@@ -51,6 +51,8 @@ class Model:
     end: int = 0
     flushed: int = 0
     start: int = 0
+    #: Below, retention has taken segments, though a crash may bring them back.
+    gone: int = 0
     #: Set while a call may have happened or not.
     cut_to: int | None = None
     is_being_deleted: bool = False
@@ -76,6 +78,7 @@ class Run:
         self.clock = FixedClock()
         self.leader_epoch = 0
         self.sequences: dict[int, int] = {}
+        self.producer_epoch = 0
         self.is_mapped = self.rng.random() < 0.5
         self.manager = self.start()
         self.model = Model(uuid.UUID(int=1))
@@ -86,6 +89,11 @@ class Run:
     def start(self) -> LogManager:
         return open_manager([ROOT], CONFIG, fs=self.fs, clock=self.clock, may_map=self.is_mapped)
 
+    def begin_producers_anew(self) -> None:
+        """What they wrote may be gone: a client goes on with a new epoch from sequence 0."""
+        self.producer_epoch += 1
+        self.sequences.clear()
+
     # Operations ------------------------------------------------------------------------------
 
     def append(self) -> None:
@@ -93,13 +101,13 @@ class Run:
         producer_id = self.rng.choice((-1, -1, 5, 6))
         count = self.rng.randrange(1, 4)
         if producer_id >= 0:
-            entry = self.log.producers.entries.get(producer_id)
-            sequence = 0 if entry is None else entry.last_sequence + 1
+            sequence = self.sequences.get(producer_id, 0)
             options = {
                 "producer_id": producer_id,
-                "producer_epoch": 0,
+                "producer_epoch": self.producer_epoch,
                 "base_sequence": sequence,
             }
+            self.sequences[producer_id] = sequence + count
         data = batch(
             count,
             size=self.rng.randrange(150),
@@ -141,8 +149,11 @@ class Run:
         self.model.cut_to = offset
         self.log.truncate_to(offset)
         self.model.cut(offset)
+        if offset == self.log.log_start_offset == self.log.segments.first.base_offset:
+            self.model.batches = []
         self.model.cut_to = None
         self.leader_epoch += 1
+        self.begin_producers_anew()
 
     def start_anew(self) -> None:
         offset = self.model.end + self.rng.randrange(10)
@@ -151,6 +162,7 @@ class Run:
         self.model.batches = []
         self.model.start = self.model.end = self.model.flushed = offset
         self.model.is_being_started_anew = False
+        self.begin_producers_anew()
 
     def delete_records(self) -> None:
         self.log.set_high_watermark(self.model.end)
@@ -170,6 +182,7 @@ class Run:
                 step.cold.pull()
             elif step.outcome is not None and step.outcome.flush is not None:
                 self.finish(step.outcome.flush)
+        self.model.gone = self.log.log_start_offset
 
     def checkpoint(self) -> None:
         for work in self.manager.checkpoint_work():
@@ -193,6 +206,7 @@ class Run:
         self.model = Model(uuid.UUID(int=self.topics))
         self.log = self.manager.get_or_create(TP, self.model.topic_id, CONFIG)
         self.leader_epoch = 0
+        self.begin_producers_anew()
 
     def restart(self) -> None:
         self.manager.close()
@@ -235,13 +249,14 @@ class Run:
         self.fs.cold_probability = cold
 
     def check(self, is_kill: bool) -> None:
+        self.begin_producers_anew()
         assert not self.manager.offline_partitions
         model = self.model
         log = self.manager.logs.get(TP)
         if log is None or log.topic_id != model.topic_id:
             promised = model.end if is_kill else model.flushed
             assert model.is_being_deleted or not any(
-                _end(data) <= promised for _, data in model.batches
+                model.gone < _end(data) <= promised for _, data in model.batches
             )
             self.topics += 1
             self.model = Model(uuid.UUID(int=self.topics))

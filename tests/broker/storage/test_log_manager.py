@@ -51,7 +51,8 @@ def test_logs_survive_a_kill(tmp_path: Path) -> None:
     manager.directories[str(tmp_path)].close()
     again = open_manager([tmp_path]).get(TP)
     assert again is not None
-    assert (again.log_end_offset, again.flushed_offset) == (15, 10)
+    # The indexes of the active segment were not synced: recovery begins inside it.
+    assert (again.log_end_offset, again.flushed_offset) == (15, 9)
     assert [h.base_offset for h in read_all(again)] == list(range(15))
 
 
@@ -63,7 +64,7 @@ def test_checkpoints_are_kafkas(tmp_path: Path) -> None:
     flush(log)
     for work in manager.checkpoint_work():
         work.run()
-    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 3\n"
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 2\n"
     assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\norders 0 3\n"
     assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
     assert manager.checkpoint_work() == []
