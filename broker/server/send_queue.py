@@ -22,7 +22,7 @@ from typing import Final
 
 from broker.model.file_region import FileRegion
 
-PIECE_BYTES: Final = 256 * 1024
+PIECE_BYTES: Final = 1024 * 1024
 #: Buffers up to this size are joined before they are sent.
 JOIN_BYTES: Final = 64 * 1024
 

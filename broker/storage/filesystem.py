@@ -28,6 +28,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
 from broker.model.errors import DiskFullError
+from broker.storage.page_cache import PageCache
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -47,6 +48,11 @@ PULL_BYTES = 256 * 1024
 #: pool rather grows for a while than looks at each of them for every file that is opened.
 MAX_EVICTION_STEPS = 64
 
+#: After a pull (and the kernel's own reading ahead) pages may be in the cache but not yet read: so
+#: many checks that found them readable by reading must pass before the page count is believed.
+DISTRUST_CHECKS = 256
+
+_page_cache = PageCache()
 _ZEROS = bytes(MIN_GROW_BYTES)
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -251,6 +257,7 @@ class RealFile:
     """See ``File``. Bytes between ``size`` and the end of the file on disk are zeros or junk."""
 
     __slots__ = (
+        "_distrust",
         "_grow_bytes",
         "_map",
         "_map_size",
@@ -278,6 +285,8 @@ class RealFile:
         self._map_size = 0
         self._released = 0
         self._grow_bytes = MIN_GROW_BYTES
+        #: So many checks of residency are still made the hard way.
+        self._distrust = 0
 
     def _open(self) -> int:
         self.was_used = True
@@ -375,8 +384,24 @@ class RealFile:
 
     def is_resident(self, position: int, length: int) -> bool:
         descriptor = self._open()
-        buffer = _scratch_buffer()
         end = min(position + length, self._physical_size)
+        if position >= end:
+            return True
+        if not self._distrust:
+            holds = _page_cache.holds(descriptor, position, end - position)
+            if holds is not None:
+                return holds
+        elif self._can_read_now(descriptor, position, end):
+            self._distrust -= 1
+            return True
+        else:
+            return False
+        return self._can_read_now(descriptor, position, end)
+
+    @staticmethod
+    def _can_read_now(descriptor: int, position: int, end: int) -> bool:
+        """By reading it: pages that are still on their way in do not count."""
+        buffer = _scratch_buffer()
         try:
             while position < end:
                 view = memoryview(buffer)[: min(end - position, PULL_BYTES)]
@@ -393,6 +418,7 @@ class RealFile:
         return True
 
     def pull(self, position: int, length: int) -> None:
+        self._distrust = DISTRUST_CHECKS
         if self.pins:
             self._pull(self.descriptor, position, length)
             return
