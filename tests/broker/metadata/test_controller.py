@@ -30,7 +30,16 @@ from broker.metadata.requests import (
     TopicReference,
 )
 from broker.metadata.steps import PRODUCER_ID_BLOCK, SLICE_PARTITIONS
-from broker.metadata.store import Create, MetadataStore, Operation, Outcome, SetData, Unknown
+from broker.metadata.store import (
+    Create,
+    MetadataStore,
+    Operation,
+    Outcome,
+    RefusalReason,
+    Refused,
+    SetData,
+    Unknown,
+)
 from broker.model.error_code import ErrorCode
 from broker.model.ids import BrokerId
 from tests.support.memory_files import Crashed, MemoryDirectory
@@ -301,7 +310,8 @@ def test_after_a_failed_sync_the_image_stays_and_writes_are_refused() -> None:
 
 
 class DoubtfulStore:
-    """A store whose answers get lost as planned: ``"lost"`` requests or ``"applied"`` ones."""
+    """A store that answers as planned: ``"lost"`` requests, answers lost after they were
+    ``"applied"``, and ones that are ``"refused"`` though later ones are not."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -313,6 +323,8 @@ class DoubtfulStore:
             self._store.submit([], lambda _: done(Unknown("connection lost")))
         elif fate == "applied":
             self._store.submit(operations, lambda _: done(Unknown("connection lost")))
+        elif fate == "refused":
+            self._store.submit([], lambda _: done(Refused(RefusalReason.DISK_FULL, -1, "")))
         else:
             self._store.submit(operations, done)
 
@@ -346,6 +358,50 @@ def test_after_a_lost_answer_the_image_is_what_the_store_holds(fate: str) -> Non
     assert told == expected
     (again,) = create(cluster, "c")
     assert again.error is (ErrorCode.TOPIC_ALREADY_EXISTS if fate == "applied" else ErrorCode.NONE)
+
+
+@pytest.mark.parametrize("fate", ["lost", "applied"])
+def test_a_lost_answer_alone_is_cleared_up_too(fate: str) -> None:
+    cluster = Cluster(MemoryDirectory(), wrap=DoubtfulStore).start()
+    cluster.controller_store.plan = [fate]
+    (result,) = create(cluster, "c")
+    assert result.error is ErrorCode.REQUEST_TIMED_OUT
+    assert ("c" in cluster.image.topics) == (fate == "applied")
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("fate", ["lost", "applied", "refused"])
+def test_whoever_is_told_of_a_success_sees_it_in_the_image(fate: str, seed: int) -> None:
+    cluster = Cluster(MemoryDirectory(), wrap=DoubtfulStore, seed=seed).start()
+    cluster.controller_store.plan = [fate]
+    seen: list[Any] = []
+
+    def told(results: list[Any]) -> None:
+        for result in results:
+            seen.append((result.is_success, result.name in cluster.image.topics))
+
+    for name in ("a", "b"):
+        cluster.controller.create_topics([NewTopic(name)], False, told)
+    cluster.turns.run()
+    assert seen == [(False, fate == "applied"), (True, True)]
+    assert create(cluster, "c")[0].is_success
+
+
+def test_a_partition_that_moved_on_in_the_store_is_not_overwritten() -> None:
+    cluster = Cluster(MemoryDirectory()).start()
+    create(cluster, "a")
+    path = znodes.partition_state_path("a", 0)
+    moved = znodes.PartitionState(BrokerId(1), 7, 1, (BrokerId(1),))
+    cluster.ask(cluster.store.submit, [SetData(path, znodes.encode_partition_state(moved))])
+    result = cluster.ask(cluster.controller.raise_leader_epochs, BrokerId(1))
+    assert result.error is ErrorCode.NOT_CONTROLLER
+    partition = cluster.image.partition("a", 0)
+    assert partition is not None
+    assert (partition.leader_epoch, partition.partition_epoch) == (7, 1)
+    assert cluster.ask(cluster.controller.raise_leader_epochs, BrokerId(1)).is_success
+    partition = cluster.image.partition("a", 0)
+    assert partition is not None
+    assert (partition.leader_epoch, partition.partition_epoch) == (8, 2)
 
 
 def test_a_controller_that_was_replaced_writes_nothing() -> None:
