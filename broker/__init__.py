@@ -10,6 +10,7 @@ Packages, lowest first (each may import only what stands above it in this list):
     protocol      frames and typed messages; no storage, no sockets
     metadata      what exists: topics, partitions, configs; the store below it, the controller
     replication   what a leader does with a log: high watermark, delayed operations, fetch sessions
+    adopt         a stopped Apache Kafka's log directories become ours
     security      who may do what
     server        the only package with sockets and an event loop; wires everything in ``app.py``
 

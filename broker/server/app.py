@@ -35,7 +35,12 @@ from broker.server.background import Threads
 from broker.server.commands import COMMANDS
 from broker.server.connection import Connection
 from broker.server.control import ControlSocket
-from broker.server.data_directory import DataDirectoryLock, find_identity, may_map
+from broker.server.data_directory import (
+    DataDirectoryLock,
+    find_identity,
+    may_map,
+    refuse_unfinished_adoption,
+)
 from broker.server.dispatcher import Dispatcher
 from broker.server.handlers.metadata import FragmentCache
 from broker.server.hosting import Hosting
@@ -123,6 +128,7 @@ class Broker:
     async def start(self) -> None:
         """Returns when clients are served. Raises StartError."""
         self._lock = DataDirectoryLock(self.data_directory)
+        refuse_unfinished_adoption(self.data_directory)
         await self.control.start()
         self.store = LocalStore(
             DiskDirectory(str(self.data_directory / "metadata")),

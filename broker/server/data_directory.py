@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from broker.adopt.names import STAGING
 from broker.metadata import znodes
 from broker.metadata.store import MetadataStore, Node
 from broker.server.start_error import StartError
@@ -44,6 +45,15 @@ class DataDirectoryLock:
 
     def release(self) -> None:
         os.close(self._descriptor)
+
+
+def refuse_unfinished_adoption(directory: Path) -> None:
+    """Half of an adopted Kafka's partitions must not be mistaken for all of them."""
+    if (directory / STAGING).exists():
+        raise StartError(
+            f"{directory} is being adopted from a Kafka, which was interrupted;"
+            " call `odradek adopt` again to finish it"
+        )
 
 
 class Identity(NamedTuple):
