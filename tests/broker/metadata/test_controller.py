@@ -309,6 +309,10 @@ def test_after_a_failed_sync_the_image_stays_and_writes_are_refused() -> None:
     assert cluster.failures
 
 
+#: A write that means nothing, so that the answer takes its time as any other.
+SLOW = [SetData("/admin", b"")]
+
+
 class DoubtfulStore:
     """A store that answers as planned: ``"lost"`` requests, answers lost after they were
     ``"applied"``, and ones that are ``"refused"`` though later ones are not."""
@@ -320,11 +324,11 @@ class DoubtfulStore:
     def submit(self, operations: Sequence[Operation], done: Callable[[Outcome], None]) -> None:
         fate = self.plan.pop(0) if self.plan else "answered"
         if fate == "lost":
-            self._store.submit([], lambda _: done(Unknown("connection lost")))
+            self._store.submit(SLOW, lambda _: done(Unknown("connection lost")))
         elif fate == "applied":
             self._store.submit(operations, lambda _: done(Unknown("connection lost")))
         elif fate == "refused":
-            self._store.submit([], lambda _: done(Refused(RefusalReason.DISK_FULL, -1, "")))
+            self._store.submit(SLOW, lambda _: done(Refused(RefusalReason.DISK_FULL, -1, "")))
         else:
             self._store.submit(operations, done)
 
