@@ -98,7 +98,8 @@ class Controller:
         """Become the controller. ``done(None)`` when active, else with the reason.
 
         ``cluster_id`` is what the log directories say (their ``meta.properties``); a new store
-        takes it over, another one must have the same.
+        takes it over, another one must have the same. The first image is not told to ``on_image``:
+        whoever started the controller takes it from ``image``.
         """
 
         def elected(outcome: Election | str) -> None:
@@ -108,9 +109,9 @@ class Controller:
             self._epoch_version = outcome.epoch_version
             read_image(self._store, loaded)
 
-        def loaded(image: ClusterImage | None) -> None:
-            if image is None:
-                done("The metadata store cannot be read.")
+        def loaded(image: ClusterImage | str) -> None:
+            if isinstance(image, str):
+                done(image)
                 return
             self._pipeline.start(image)
             done(None)
@@ -250,9 +251,9 @@ class Controller:
         self._store.submit([self._fence(), *operations], done)
 
     def reload(self, done: Callable[[ClusterImage | str], None]) -> None:
-        def loaded(image: ClusterImage | None) -> None:
-            if image is None:
-                done("The metadata store cannot be read.")
+        def loaded(image: ClusterImage | str) -> None:
+            if isinstance(image, str):
+                done(image)
             elif image.controller_epoch != self._pipeline.image.controller_epoch:
                 done("Another broker is the controller now.")
             else:

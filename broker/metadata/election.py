@@ -85,7 +85,10 @@ class _Candidate:
                 return
             self._found[path] = node
             if is_last:
-                self._run()
+                try:
+                    self._run()
+                except ValueError as error:
+                    self._done(f"The metadata store is damaged: {error}")
 
         return received
 

@@ -55,25 +55,29 @@ def image_from_nodes(nodes: Nodes) -> ClusterImage:
     )
 
 
-def read_image(store: MetadataStore, done: Callable[[ClusterImage | None], None]) -> None:
-    """Read all subtrees, one after the other; None when the store did not answer."""
+def read_image(store: MetadataStore, done: Callable[[ClusterImage | str], None]) -> None:
+    """Read all subtrees, one after the other; or say why that is not possible."""
     nodes: dict[str, list[tuple[str, Node]]] = {}
     left = list(SUBTREES)
 
-    def read_next() -> None:
+    def received(found: list[tuple[str, Node]] | Failed) -> None:
+        if isinstance(found, Failed):
+            done(f"The metadata store cannot be read: {found.why}")
+            return
+        nodes[left.pop(0)] = found
         if left:
             store.read_subtree(left[0], received)
         else:
-            done(image_from_nodes(nodes))
+            done(_image_or_damage(nodes))
 
-    def received(found: list[tuple[str, Node]] | Failed) -> None:
-        if isinstance(found, Failed):
-            done(None)
-            return
-        nodes[left.pop(0)] = found
-        read_next()
+    store.read_subtree(left[0], received)
 
-    read_next()
+
+def _image_or_damage(nodes: Nodes) -> ClusterImage | str:
+    try:
+        return image_from_nodes(nodes)
+    except ValueError as error:
+        return f"The metadata store is damaged: {error}"
 
 
 def _topics(

@@ -251,8 +251,15 @@ def _encode(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _decode(data: bytes) -> dict[str, Any]:
+class _Value(dict[str, Any]):
+    """A JSON object; what it lacks is damage."""
+
+    def __missing__(self, key: str) -> Any:
+        raise ValueError(f"a metadata node lacks {key!r}: {str(dict(self))[:80]}")
+
+
+def _decode(data: bytes) -> _Value:
     value = json.loads(data)
     if not isinstance(value, dict):
-        raise ValueError(f"not a JSON object: {data[:80]!r}")
-    return value
+        raise ValueError(f"a metadata node is no JSON object: {data[:80]!r}")
+    return _Value(value)

@@ -32,6 +32,7 @@ from broker.metadata.requests import (
 from broker.metadata.steps import PRODUCER_ID_BLOCK, SLICE_PARTITIONS
 from broker.metadata.store import (
     Create,
+    Delete,
     MetadataStore,
     Operation,
     Outcome,
@@ -194,6 +195,42 @@ def test_another_clusters_store_is_refused() -> None:
     assert reason == (
         "The log directories belong to cluster AnotherClusterOfSomeone, "
         f"the metadata store to cluster {CLUSTER_ID}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        (znodes.CLUSTER_ID, b"{}"),
+        (znodes.topic_path("a"), b'{"topic_id":"AAAAAAAAAAAAAAAAAAAAZA"}'),
+        (znodes.partition_state_path("a", 0), b"rubbish"),
+        (znodes.topic_config_path("a"), b"[]"),
+    ],
+)
+def test_a_damaged_node_is_told_at_the_start(path: str, data: bytes) -> None:
+    disk = MemoryDirectory()
+    cluster = Cluster(disk).start()
+    topic = NewTopic("a", configs=[("retention.ms", "5")])
+    cluster.ask(cluster.controller.create_topics, [topic], False)
+    cluster.ask(cluster.store.submit, [SetData(path, data)])
+    cluster.stop()
+    cluster = Cluster(disk)
+    cluster.store.open()
+    reason = cluster.ask(cluster.controller.start, CLUSTER_ID)
+    assert reason.startswith("The metadata store is damaged: ")
+
+
+def test_a_partition_without_a_state_is_told_at_the_start() -> None:
+    disk = MemoryDirectory()
+    cluster = Cluster(disk).start()
+    create(cluster, "a")
+    cluster.ask(cluster.store.submit, [Delete(znodes.partition_state_path("a", 0))])
+    cluster.stop()
+    cluster = Cluster(disk)
+    cluster.store.open()
+    reason = cluster.ask(cluster.controller.start, CLUSTER_ID)
+    assert reason == (
+        "The metadata store is damaged: a-0: no replicas or no state in the metadata store"
     )
 
 
