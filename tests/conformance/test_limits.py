@@ -137,7 +137,8 @@ def test_frames_that_arrive_by_halves_share_a_bound(odradek_broker: OdradekBroke
         assert produce_values(wire, name, [b"v"]) == 20
 
 
-def test_thousands_of_idle_connections(odradek_broker: OdradekBroker) -> None:
+def test_thousands_of_idle_connections(start_odradek: Callable[..., OdradekBroker]) -> None:
+    odradek_broker = start_odradek({"socket.listen.backlog.size": "4096"})
     with Wire(odradek_broker.address) as wire:
         name = create_topic(wire)
         ask = encode_request("metadata", 9, 1, topics=[])

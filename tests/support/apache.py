@@ -157,7 +157,11 @@ def start_tool(main_class: str, args: Sequence[object]) -> subprocess.Popen[byte
 
 
 def new_cluster_id() -> str:
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    """A cluster id that the format tool does not take for an option."""
+    while True:
+        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not made.startswith("-"):
+            return made
 
 
 class ApacheKafka:
