@@ -56,7 +56,7 @@ class FlushScheduler:
         #: Partitions queued or running; True when another flush is wanted after the running one.
         self._state: dict[Partition, bool] = {}
         self._running = 0
-        self.flush_count = 0
+        self.finished_count = 0
 
     def request(self, partition: Partition) -> None:
         """Sync what ``partition`` has appended so far, soon."""
@@ -73,7 +73,6 @@ class FlushScheduler:
             if not jobs:
                 continue
             self._running += 1
-            self.flush_count += len(jobs)
             needed = [flush for _, flush in jobs]
             self._background.flush(partial(_run_all, needed), partial(self._on_done, jobs))
 
@@ -103,6 +102,7 @@ class FlushScheduler:
         self._pump()
 
     def _finish(self, partition: Partition, flush: FlushNeeded, error: Exception | None) -> None:
+        self.finished_count += 1
         is_wanted_again = self._state.pop(partition)
         try:
             partition.log.on_flushed(flush, error)

@@ -2,7 +2,7 @@
 
 A session remembers each partition's fetch parameters, so that later requests name only changes,
 and what was last answered, so that answers name only partitions with news. The cache is bounded
-by ``max.incremental.fetch.session.cache.slots``; a full cache gives a slot to a newcomer only
+by ``max.incremental.fetch.session.cache.slots`` and in its partitions; a full cache gives a slot to a newcomer only
 when a session has been idle for two minutes (as Apache Kafka's default), else the newcomer is
 answered without a session (id 0), which every client understands.
 """
@@ -29,6 +29,8 @@ FINAL_EPOCH: Final = -1
 EVICTION_IDLE_MS: Final = 120_000
 #: Partitions that one session may hold; more are fetched without a session.
 MAX_SESSION_PARTITIONS: Final = 20_000
+#: Partitions that all sessions together may hold: about 100 MB.
+MAX_CACHED_PARTITIONS: Final = 250_000
 
 
 class SessionPartition:
@@ -129,6 +131,8 @@ class FetchSessionCache:
         self._slots = slots
         self._rng = rng
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        #: Partitions in all of them.
+        self._partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -136,34 +140,49 @@ class FetchSessionCache:
     def get(self, session_id: int) -> FetchSession | None:
         return self._sessions.get(session_id)
 
-    def touch(self, session: FetchSession, now_ms: int) -> None:
+    def update(self, session: FetchSession, request: FetchRequest, now_ms: int) -> bool:
+        """Take over what an incremental request changes; False when the session grew too large and
+        was ended: the client begins anew, without one."""
+        before = len(session.partitions)
+        session.apply(request)
+        self._partition_count += len(session.partitions) - before
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session.id)
+        if (
+            len(session.partitions) <= MAX_SESSION_PARTITIONS
+            and self._partition_count <= MAX_CACHED_PARTITIONS
+        ):
+            return True
+        self.remove(session.id)
+        return False
 
     def create(
         self, request: FetchRequest, uses_topic_ids: bool, now_ms: int
     ) -> FetchSession | None:
         """A new session filled from a full fetch, or None when there is no room for it."""
         size = sum(len(partitions) for _, partitions in request.topics)
-        if size == 0 or size > MAX_SESSION_PARTITIONS or not self._make_room(now_ms):
+        if size == 0 or size > MAX_SESSION_PARTITIONS or not self._make_room(size, now_ms):
             return None
         session = FetchSession(self._new_id(), uses_topic_ids, now_ms)
         session.apply(request)
         self._sessions[session.id] = session
+        self._partition_count += len(session.partitions)
         return session
 
     def remove(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partition_count -= len(session.partitions)
 
-    def _make_room(self, now_ms: int) -> bool:
-        if len(self._sessions) < self._slots:
-            return True
-        if not self._sessions:
-            return False
-        oldest = next(iter(self._sessions.values()))
-        if now_ms - oldest.last_used_ms < EVICTION_IDLE_MS:
-            return False
-        del self._sessions[oldest.id]
+    def _make_room(self, size: int, now_ms: int) -> bool:
+        while (
+            len(self._sessions) >= self._slots
+            or self._partition_count + size > MAX_CACHED_PARTITIONS
+        ):
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.last_used_ms < EVICTION_IDLE_MS:
+                return False
+            self.remove(oldest.id)
         return True
 
     def _new_id(self) -> int:

@@ -89,6 +89,7 @@ class ReplicaManager:
         self._flushes = FlushScheduler(background, self.take_offline)
         self.topics: dict[str, HostedTopic] = {}
         self.topics_by_id: dict[TopicId, HostedTopic] = {}
+        self._synced_rolls = 0
         #: Topics with a ``flush.ms``: the only ones that the clock has to look at.
         self._timed_flushes: dict[str, HostedTopic] = {}
 
@@ -112,8 +113,9 @@ class ReplicaManager:
             return
         topic.leader_epochs = list(leader_epochs)
         for partition, epoch in zip(topic.partitions, leader_epochs, strict=False):
-            if partition is not None:
+            if partition is not None and partition.leader_epoch != epoch:
                 partition.leader_epoch = epoch
+                partition.touch()
         topic.partitions.extend([None] * (len(leader_epochs) - len(topic.partitions)))
 
     def drop_topic(self, name: str) -> list[TopicPartition]:
@@ -299,6 +301,11 @@ class ReplicaManager:
                 if partition is not None and partition.log.is_flush_due(now_ms):
                     self._flushes.request(partition)
 
+    @property
+    def flush_count(self) -> int:
+        """Syncs that have come back: each may have moved a recovery point."""
+        return self._flushes.finished_count + self._synced_rolls
+
     def request_flush(self, partition: Partition) -> None:
         self._flushes.request(partition)
 
@@ -309,6 +316,7 @@ class ReplicaManager:
     def _on_rolled(
         self, partition: Partition, rolled: FlushNeeded, _: None, error: Exception | None
     ) -> None:
+        self._synced_rolls += 1
         try:
             partition.log.on_flushed(rolled, error)
         except StorageError as failure:

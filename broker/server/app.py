@@ -95,7 +95,6 @@ class Broker:
         self.threads = Threads(loop)
         self.scheduler = LoopScheduler(loop)
         self.tasks = TaskGroup(loop)
-        self.watchdog = Watchdog(loop)
         self.scratch = Scratch()
         limit = self.config.queued_max_request_bytes
         self.receive_budget = ReceiveBudget(
@@ -106,6 +105,7 @@ class Broker:
         )
         self.fragments = FragmentCache()
         self.dispatcher = Dispatcher(self)
+        self.watchdog = Watchdog(loop, lambda: sum(self.dispatcher.request_counts.values()))
         self.listeners: list[Listener] = []
         self.hosting = Hosting(self)
         self.maintenance = Maintenance(self)

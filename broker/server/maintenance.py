@@ -39,6 +39,8 @@ class Maintenance:
         self._is_checkpointing = False
         self._is_cleaning = False
         self._next_checkpoint_ms = 0
+        self._checkpointed_activity = (-1, -1, -1, -1)
+        self._deleted_segments = 0
         self._next_retention_ms = 0
 
     def start(self) -> None:
@@ -75,10 +77,23 @@ class Maintenance:
         broker.replicas.flush_due(broker.clock.wall_ms())
         if now_ms >= self._next_checkpoint_ms and not self._is_checkpointing:
             self._next_checkpoint_ms = now_ms + self._checkpoint_interval_ms
-            broker.tasks.spawn(self._checkpoint(), "checkpoint")
+            activity = self._activity()
+            if activity != self._checkpointed_activity:
+                self._checkpointed_activity = activity
+                broker.tasks.spawn(self._checkpoint(), "checkpoint")
         if now_ms >= self._next_retention_ms and not self._is_cleaning:
             self._next_retention_ms = now_ms + self._retention_interval_ms
             broker.tasks.spawn(self._retain(), "retention")
+
+    def _activity(self) -> tuple[int, int, int, int]:
+        """Differs whenever an offset that is checkpointed can have changed since the last look."""
+        broker = self._broker
+        return (
+            sum(broker.dispatcher.request_counts.values()),
+            broker.replicas.flush_count,
+            broker.image.version,
+            self._deleted_segments,
+        )
 
     async def _checkpoint(self) -> None:
         self._is_checkpointing = True
@@ -112,6 +127,7 @@ class Maintenance:
         return deleted
 
     def _note_retention(self, log: Log, outcome: RetentionOutcome) -> list[dict[str, Any]]:
+        self._deleted_segments += len(outcome.doomed)
         topic, index = log.topic_partition
         hosted = self._broker.replicas.topics.get(topic)
         partition = hosted.partitions[index] if hosted is not None else None
