@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: install run check fix test conformance bench docs clean
+.PHONY: install run check fix test-install test conformance bench docs clean
 
 install: $(STAMP)
 
@@ -32,11 +32,13 @@ fix: $(DEV_STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+test-install: $(DEV_STAMP)
+
 test: $(DEV_STAMP)
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -rs -m "not slow" $(PYTEST_ARGS)
 
 conformance: $(DEV_STAMP)
-	$(BIN)/pytest tests/conformance
+	$(BIN)/pytest -rs tests/conformance $(PYTEST_ARGS)
 
 bench: $(DEV_STAMP)
 	$(BIN)/python -m tests.bench

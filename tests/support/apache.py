@@ -289,3 +289,7 @@ class ApacheKafka:
     def close(self) -> None:
         if self.process is not None:
             self.kill9()
+
+
+if __name__ == "__main__":
+    print(fetch_jars())
