@@ -329,14 +329,13 @@ class _Loader:
         self._is_on_disk = False
         size = segment.records.file.size
         transactions = waiting(segment.transaction_index.entries)
-        segment.reset()
+        segment.begin_rebuild()
         for transaction in transactions:
             segment.transaction_index.append(transaction)
         interval = self._config.index_interval_bytes
         for place in segment.records.walk_waiting(0, size):
             segment.note_batch(place.size, place.last_offset, place.max_timestamp, interval)
-        with contextlib.suppress(DiskFullError):
-            segment.seal()
+        segment.finish_rebuild()
         # It lies below the recovery point, where nobody will doubt it again.
         for file in segment.open_files():
             file.datasync()
@@ -376,12 +375,11 @@ class _Loader:
             next_offset, leader_epoch = scan.next_offset, scan.last_epoch
             if fault:
                 self._on_fault(slot, next_offset, fault)
+                segment.finish_rebuild()
                 self._cut(segment, found_size, fault)
                 self._drop_from(slot + 1)
                 break
-            if slot + 1 < len(self._segments):
-                with contextlib.suppress(DiskFullError):
-                    segment.seal()
+            segment.finish_rebuild()
         return next_offset
 
     def _drop_below_log_start(self) -> None:
@@ -484,7 +482,7 @@ class _SegmentScan:
         self.next_offset = next_offset
         file = segment.records.file
         size = file.size
-        segment.reset()
+        segment.begin_rebuild()
         while segment.size < size:
             start = segment.size
             block = memoryview(file.pread(min(_SCAN_BYTES, size - start), start))

@@ -355,16 +355,22 @@ class Segment:
         self.write_pending()
         self._drop_files()
 
-    def reset(self) -> None:
-        """Forget what is known of the bytes, empty the indexes: recovery goes over them anew."""
+    def begin_rebuild(self) -> None:
+        """Forget what is known of the bytes: recovery notes every batch anew."""
         self.size = 0
         self._bytes_since_entry = 0
         self.first_timestamp = self.max_timestamp = NO_TIMESTAMP
         self.offset_of_max_timestamp = self.base_offset
-        self.offset_index.keep(0)
-        self.time_index.keep(0)
-        if self.has_aborted_transactions:
-            self.transaction_index.keep(0)
+        self.offset_index.begin_rebuild()
+        self.time_index.begin_rebuild()
+        self.transaction_index.begin_rebuild()
+
+    def finish_rebuild(self) -> None:
+        """Bring the index files in line with the batches that were noted."""
+        self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
+        for index in (self.offset_index, self.time_index, self.transaction_index):
+            with contextlib.suppress(DiskFullError):
+                index.finish_rebuild()
 
     # Looking up ------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ class SparseIndex:
     RESERVED_ENTRIES: ClassVar[int] = 0
 
     __slots__ = (
+        "_is_rebuilding",
         "_keys",
         "_max_entries",
         "_tail_start",
@@ -52,6 +53,7 @@ class SparseIndex:
         self.count = self._written = self._tail_start = file.size // self.ENTRY.size
         self._keys: array[int] = array(self.KEY_CODE)
         self._values: array[int] = array("I")
+        self._is_rebuilding = False
         #: The last pair, once it is known: appends compare with it and must not wait for it.
         self.newest: tuple[int, int] | None = None
 
@@ -76,7 +78,7 @@ class SparseIndex:
         self._keys.append(key)
         self._values.append(value)
         self.count += 1
-        if self.count - self._written >= PENDING_ENTRIES:
+        if self.count - self._written >= PENDING_ENTRIES and not self._is_rebuilding:
             self.flush()
 
     def flush(self) -> None:
@@ -87,6 +89,9 @@ class SparseIndex:
         pack = self.ENTRY.pack
         self.file.append(b"".join(map(pack, self._keys[first:], self._values[first:])))
         self._written = self.count
+        self._shorten_tail()
+
+    def _shorten_tail(self) -> None:
         if len(self._keys) > 2 * TAIL_ENTRIES:
             self._tail_start = self.count - TAIL_ENTRIES
             del self._keys[:-TAIL_ENTRIES]
@@ -148,6 +153,33 @@ class SparseIndex:
         del self._values[count - self._tail_start :]
         self.count = count
         self.newest = None
+
+    def begin_rebuild(self) -> None:
+        """Recovery adds all entries anew; the file keeps what it has until it is through."""
+        self._is_rebuilding = True
+        self.count = self._written = self._tail_start = 0
+        self._keys = array(self.KEY_CODE)
+        self._values = array("I")
+        self.newest = None
+
+    def finish_rebuild(self) -> None:
+        """Bring the file in line, touching only what differs: most of it was synced before, and
+        must not be lost if the power fails now. After DiskFullError the rest waits in memory."""
+        self._is_rebuilding = False
+        entry, file = self.ENTRY, self.file
+        wanted = b"".join(map(entry.pack, self._keys, self._values))
+        kept = 0
+        found = file.pread(file.size, 0)
+        while (
+            kept < len(wanted)
+            and found[kept : kept + entry.size] == (wanted[kept : kept + entry.size])
+        ):
+            kept += entry.size
+        self._written = kept // entry.size
+        if file.size > kept:
+            file.truncate(kept)
+        self.flush()
+        self._shorten_tail()
 
     def close(self) -> None:
         self.file.close()

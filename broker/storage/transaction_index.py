@@ -28,13 +28,15 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """Appends and searches; opened only while somebody looks."""
 
-    __slots__ = ("_file", "_fs", "path", "size")
+    __slots__ = ("_file", "_fs", "_rebuilt", "path", "size")
 
     def __init__(self, fs: FileSystem, path: str, size: int) -> None:
         self._fs = fs
         self.path = path
         self.size = size
         self._file: File | None = None
+        #: Entries that recovery has found so far, while it is at it.
+        self._rebuilt: list[AbortedTransaction] | None = None
 
     @property
     def file(self) -> File:
@@ -51,6 +53,9 @@ class TransactionIndex:
         return self.size % ENTRY.size == 0
 
     def append(self, transaction: AbortedTransaction) -> None:
+        if self._rebuilt is not None:
+            self._rebuilt.append(transaction)
+            return
         self.file.append(ENTRY.pack(_VERSION, *transaction))
         self.size += ENTRY.size
 
@@ -91,6 +96,25 @@ class TransactionIndex:
         if self.size:
             self.file.truncate(count * ENTRY.size)
             self.size = count * ENTRY.size
+
+    def begin_rebuild(self) -> None:
+        """Recovery finds all entries anew; the file keeps what it has until it is through."""
+        self._rebuilt = []
+
+    def finish_rebuild(self) -> None:
+        """Bring the file in line, touching only what differs."""
+        rebuilt, self._rebuilt = self._rebuilt or [], None
+        found = self.file.pread(self.size, 0) if self.size else b""
+        kept = 0
+        for transaction in rebuilt:
+            start = kept * ENTRY.size
+            if found[start : start + ENTRY.size] != ENTRY.pack(_VERSION, *transaction):
+                break
+            kept += 1
+        if self.size > kept * ENTRY.size:
+            self.keep(kept)
+        for transaction in rebuilt[kept:]:
+            self.append(transaction)
 
     def move_to(self, path: str) -> None:
         self.path = path
