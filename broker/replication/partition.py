@@ -143,10 +143,24 @@ class Partition:
         return self.last_stable_offset if is_read_committed else self.high_watermark
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch that is not above ``leader_epoch``."""
-        if leader_epoch == self.leader_epoch:
-            return leader_epoch, self.log.log_end_offset
-        return self.log.end_offset_for_epoch(leader_epoch)
+        """(epoch, end offset) of the largest epoch that is not above ``leader_epoch``.
+
+        The log learns of an epoch with its first batch; until then the current one begins, and the
+        one before it ends, at the log end.
+        """
+        log = self.log
+        latest = log.latest_leader_epoch
+        if latest < leader_epoch <= self.leader_epoch:
+            is_known = leader_epoch == self.leader_epoch or latest < 0
+            return leader_epoch if is_known else latest, log.log_end_offset
+        return log.end_offset_for_epoch(leader_epoch)
+
+    def leader_epoch_at(self, offset: int) -> int:
+        """Of the batch that holds ``offset``, or is going to."""
+        leader_epoch = self.log.epoch_at(offset)
+        if leader_epoch < 0 and offset == self.log.log_end_offset:
+            return self.leader_epoch
+        return leader_epoch
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
         """(epoch, end offset) when the reader's log is not a prefix of ours (KIP-595), else None."""
