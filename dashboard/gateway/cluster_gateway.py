@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from enum import Enum
@@ -55,6 +56,13 @@ _OPERATIONS = {
     ConfigOperation.APPEND: AlterConfigOpType.APPEND,
     ConfigOperation.SUBTRACT: AlterConfigOpType.SUBTRACT,
 }
+
+
+LEADER_ATTEMPTS = 5
+LEADER_PAUSE_S = 0.2
+_LEADER_IN_CHANGE = frozenset(
+    {"NOT_LEADER_OR_FOLLOWER", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH"}
+)
 
 
 class OffsetAt(Enum):
@@ -175,21 +183,22 @@ class Gateway:
             OffsetAt.MAX_TIMESTAMP: OffsetSpec.max_timestamp,
         }
         wanted = OffsetSpec.for_timestamp(at) if isinstance(at, int) else spec[at]()
-        asked = {ClientPartition(topic, index): wanted for topic, index in partitions}
-        if not asked:
-            return {}
-        isolation = "READ_COMMITTED" if read_committed else "READ_UNCOMMITTED"
-        with library_failures():
-            futures = self._admin().list_offsets(
-                asked, isolation_level=IsolationLevel[isolation], request_timeout=self.timeout_s
+        isolation = IsolationLevel["READ_COMMITTED" if read_committed else "READ_UNCOMMITTED"]
+
+        def ask(keys: Sequence[TopicPartition]) -> Mapping[Any, Future[Any]]:
+            return self._admin().list_offsets(
+                {ClientPartition(*key): wanted for key in keys},
+                isolation_level=isolation,
+                request_timeout=self.timeout_s,
             )
+
         return {
-            TopicPartition(key.topic, key.partition): (
+            key: (
                 outcome
                 if isinstance(outcome, KafkaFailure)
                 else OffsetView(outcome.offset, outcome.timestamp)
             )
-            for key, outcome in self._outcomes(futures).items()
+            for key, outcome in self._by_partition(list(partitions), ask).items()
         }
 
     def log_sizes(self) -> dict[TopicPartition, int] | None:
@@ -297,14 +306,14 @@ class Gateway:
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | KafkaFailure]:
         """Forget what lies below these offsets; the new log start offset by partition."""
-        asked = [ClientPartition(key.topic, key.partition, at) for key, at in before.items()]
-        with library_failures():
-            futures = self._admin().delete_records(asked, **self._admin_timeouts())
+
+        def ask(keys: Sequence[TopicPartition]) -> Mapping[Any, Future[Any]]:
+            asked = [ClientPartition(*key, before[key]) for key in keys]
+            return self._admin().delete_records(asked, **self._admin_timeouts())
+
         return {
-            TopicPartition(key.topic, key.partition): (
-                outcome if isinstance(outcome, KafkaFailure) else outcome.low_watermark
-            )
-            for key, outcome in self._outcomes(futures).items()
+            key: outcome if isinstance(outcome, KafkaFailure) else outcome.low_watermark
+            for key, outcome in self._by_partition(list(before), ask).items()
         }
 
     # Records
@@ -431,6 +440,26 @@ class Gateway:
             )
             return {key.name: failure for key, failure in self._done(futures).items()}
 
+    def _by_partition(
+        self,
+        keys: Sequence[TopicPartition],
+        ask: Callable[[Sequence[TopicPartition]], Mapping[Any, Future[Any]]],
+    ) -> dict[TopicPartition, Any]:
+        """Outcomes by partition. A leader that is only just being found is asked again."""
+        found: dict[TopicPartition, Any] = {}
+        left = list(keys)
+        for attempt in range(LEADER_ATTEMPTS):
+            if not left:
+                break
+            if attempt:
+                time.sleep(LEADER_PAUSE_S)
+            with library_failures():
+                futures = ask(left)
+            for key, outcome in self._outcomes(futures).items():
+                found[TopicPartition(key.topic, key.partition)] = outcome
+            left = [key for key in left if _is_leader_in_change(found.get(key))]
+        return found
+
     def _done(self, futures: Mapping[K, Future[Any]]) -> dict[K, KafkaFailure | None]:
         return {
             key: outcome if isinstance(outcome, KafkaFailure) else None
@@ -450,3 +479,7 @@ class Gateway:
                     raise failure from None
                 outcomes[key] = failure
         return outcomes
+
+
+def _is_leader_in_change(outcome: object) -> bool:
+    return isinstance(outcome, KafkaFailure) and outcome.code in _LEADER_IN_CHANGE
