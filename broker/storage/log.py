@@ -615,8 +615,11 @@ class Log:
         self._indexed_offset = -1
         self._reader.forget()
         self.is_hot = False
-        self.flushed_offset = min(self.flushed_offset, offset)
+        flushed = min(self.flushed_offset, offset)
+        # Inside the segment that becomes the last one: its indexes will not be synced for long.
+        self.flushed_offset = max(flushed - 1, 0)
         self._context.checkpoint_cut(self)
+        self.flushed_offset = flushed
 
     def _finish_cut(self, offset: int) -> None:
         context = self._context
