@@ -60,6 +60,8 @@ _OPERATIONS = {
 
 LEADER_ATTEMPTS = 5
 LEADER_PAUSE_S = 0.2
+VISIBLE_ATTEMPTS = 40
+VISIBLE_PAUSE_S = 0.05
 _LEADER_IN_CHANGE = frozenset(
     {"NOT_LEADER_OR_FOLLOWER", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH"}
 )
@@ -277,17 +279,28 @@ class Gateway:
         configs: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> dict[str, KafkaFailure | None]:
-        """-1 leaves the count to the broker's own default."""
+        """-1 leaves a count to the broker. Returns once the new topics can be seen, if they soon are:
+        brokers learn of a topic from the controller a moment after it was accepted."""
         new = [
             NewTopic(name, partitions, replication_factor, config=dict(configs or {}))
             for name in names
         ]
         with library_failures():
-            return self._done(
+            outcomes = self._done(
                 self._admin().create_topics(
                     new, validate_only=validate_only, **self._admin_timeouts()
                 )
             )
+        if not validate_only:
+            self._await_topics([name for name, failure in outcomes.items() if failure is None])
+        return outcomes
+
+    def _await_topics(self, names: Collection[str]) -> None:
+        for _ in range(VISIBLE_ATTEMPTS):
+            found = self.topics(names) if names else {}
+            if not any(isinstance(view, KafkaFailure) for view in found.values()):
+                return
+            time.sleep(VISIBLE_PAUSE_S)
 
     def delete_topics(self, names: Sequence[str]) -> dict[str, KafkaFailure | None]:
         with library_failures():

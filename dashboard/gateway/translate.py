@@ -115,7 +115,9 @@ def described_topic(topic: Any) -> TopicView:
         )
         for partition in sorted(topic.partitions, key=lambda partition: partition.id)
     )
-    return TopicView(topic.name, str(topic.topic_id), topic.is_internal, partitions)
+    # The library writes ids in standard base64, Kafka in the URL-safe kind.
+    topic_id = str(topic.topic_id).replace("+", "-").replace("/", "_").rstrip("=")
+    return TopicView(topic.name, topic_id, topic.is_internal, partitions)
 
 
 def config_view(entry: Any) -> ConfigView:
