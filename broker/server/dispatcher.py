@@ -12,6 +12,8 @@ import inspect
 import logging
 import time
 from collections.abc import Coroutine
+from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.model.error_code import ErrorCode
@@ -33,6 +35,27 @@ logger = logging.getLogger(__name__)
 
 #: A handler that holds the loop longer than this is named in the log.
 SLOW_HANDLER_NS: Final = 50_000_000
+
+
+class _Guard(AbstractContextManager[None]):
+    """See ``Dispatcher.guard``."""
+
+    __slots__ = ("_slot",)
+
+    def __init__(self, slot: ResponseSlot) -> None:
+        self._slot = slot
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        logger.error("a request that waited failed", exc_info=error)
+        self._slot.fail()
+        return True
 
 
 class Dispatcher:
@@ -109,11 +132,25 @@ class Dispatcher:
         request: object,
         coroutine: Coroutine[Any, Any, object],
     ) -> None:
-        try:
-            answer = self._encode(header, await coroutine)
-        except Exception as error:  # noqa: BLE001 - mapped once, here
-            answer = self._failure(header, request, error)
-        slot.complete([answer])
+        with self.guard(slot):
+            try:
+                answer = self._encode(header, await coroutine)
+            except Exception as error:  # noqa: BLE001 - mapped once, here
+                answer = self._failure(header, request, error)
+            slot.complete([answer])
+
+    def guard(self, slot: ResponseSlot) -> AbstractContextManager[None]:
+        """For what runs on a request's behalf later: a fault in it ends the request's connection,
+        instead of a client that waits for ever."""
+        return _Guard(slot)
+
+    def spawn(self, slot: ResponseSlot, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        """Run the rest of a hot handler, which completes ``slot``, as a task."""
+        self._broker.tasks.spawn(self._guarded(slot, coroutine), name)
+
+    async def _guarded(self, slot: ResponseSlot, coroutine: Coroutine[Any, Any, None]) -> None:
+        with self.guard(slot):
+            await coroutine
 
     def _encode(self, header: RequestHeader, response: Any) -> bytes:
         return encode_response(header.api_key, header.api_version, header.correlation_id, response)

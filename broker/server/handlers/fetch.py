@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 TOPIC_IDS_FROM: Final = 13
 READ_COMMITTED: Final = 1
 NO_OFFSET: Final = -1
+#: Partitions whose cold pages are pulled in by one trip to a reader thread.
+MAX_COLD_READS: Final = 64
 
 
 def handle(
@@ -92,9 +94,9 @@ def _resolve_session(
         raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     if session.uses_topic_ids != uses_topic_ids:
         raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-    session.apply(request)
+    if not cache.update(session, request, now_ms):
+        raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     session.epoch = next_epoch(session.epoch)
-    cache.touch(session, now_ms)
     return session, True
 
 
@@ -108,6 +110,7 @@ class _FetchOperation:
         "_deadline_ms",
         "_delayed",
         "_entries",
+        "_has_more",
         "_has_urgent",
         "_is_incremental",
         "_is_read_committed",
@@ -117,6 +120,7 @@ class _FetchOperation:
         "_session",
         "_size",
         "_slot",
+        "_unreadable",
         "_version",
     )  # fmt: skip
 
@@ -148,7 +152,10 @@ class _FetchOperation:
         self._results: list[tuple[SessionPartition, FetchPartitionResult]] = []
         self._size = 0
         self._has_urgent = False
-        self._cold: ColdRead | None = None
+        self._has_more = False
+        self._cold: list[tuple[SessionPartition, ColdRead]] = []
+        #: Partitions of which a reader thread could not read.
+        self._unreadable: set[SessionPartition] = set()
         self._slot: ResponseSlot | None = None
         self._delayed: DelayedFetch | None = None
         self._deadline_ms = 0
@@ -160,7 +167,8 @@ class _FetchOperation:
         self._results = results = []
         self._size = 0
         self._has_urgent = False
-        self._cold = None
+        self._has_more = False
+        self._cold = []
         is_incremental = self._is_incremental
         for entry in self._entries:
             replica = entry.replica
@@ -170,13 +178,17 @@ class _FetchOperation:
             if result.error_code != 0 or result.diverging_epoch is not None:
                 self._has_urgent = True
             elif is_incremental and not entry.has_news(result):
-                if self._cold is None and entry.replica is not None:
+                # Quiet only at the very end: others may just have found no room in this answer.
+                if entry.fetch_offset >= result.high_watermark and entry.replica is not None:
                     entry.quiet_version = entry.replica.version
                 continue
             results.append((entry, result))
 
     def _read(self, entry: SessionPartition) -> FetchPartitionResult:
+        entry.replica = None
         try:
+            if entry in self._unreadable:
+                return _failed(entry.partition, ErrorCode.KAFKA_STORAGE_ERROR)
             replica = self._broker.replicas.find(entry.topic, entry.partition)
             entry.replica = replica
             replica.check_leader_epoch(entry.current_leader_epoch)
@@ -206,32 +218,47 @@ class _FetchOperation:
                 return result
         end_offset = replica.readable_end(self._is_read_committed)
         limit = min(entry.max_bytes, self._max_bytes - self._size)
+        if limit <= 0 and self._size:
+            end_offset = 0  # the answer is full: only look whether the offset is in range
         found = replica.read(entry.fetch_offset, limit, end_offset, self._size == 0)
         if isinstance(found, ColdRead):
-            return self._missed(found, result)
+            return self._missed(entry, found, result)
+        region = found.region
         if self._is_read_committed:
-            aborted = log.aborted_transactions(entry.fetch_offset, found.next_offset)
-            if isinstance(aborted, ColdRead):
-                return self._missed(aborted, result)
-            result.aborted = aborted
-        if found.region is not None:
-            result.records = found.region
-            self._size += found.region.length
+            result.aborted = ()
+            if region is not None:
+                aborted = log.aborted_transactions(entry.fetch_offset, found.next_offset)
+                if isinstance(aborted, ColdRead):
+                    return self._missed(entry, aborted, result)
+                result.aborted = aborted
+        if region is not None:
+            result.records = region
+            self._size += region.length
+            if found.next_offset < end_offset:
+                self._has_more = True
         return result
 
-    def _missed(self, cold: ColdRead, result: FetchPartitionResult) -> FetchPartitionResult:
-        if self._cold is None:
-            self._cold = cold
+    def _missed(
+        self, entry: SessionPartition, cold: ColdRead, result: FetchPartitionResult
+    ) -> FetchPartitionResult:
+        if len(self._cold) < MAX_COLD_READS:
+            self._cold.append((entry, cold))
         return result
 
     @property
     def is_answerable(self) -> bool:
         if self._has_urgent:
             return True
-        if self._cold is not None:
+        if self._cold:
             return False
         request = self._request
-        return self._size >= request.min_bytes or request.max_wait_ms <= 0 or not self._entries
+        return (
+            self._size >= request.min_bytes
+            # No append is needed for more: a segment ended here, or a limit was reached.
+            or self._has_more
+            or request.max_wait_ms <= 0
+            or not self._entries
+        )
 
     # -- waiting ------------------------------------------------------------------------------
 
@@ -244,10 +271,13 @@ class _FetchOperation:
         self._wait_further()
 
     def _wait_further(self) -> None:
-        if self._cold is not None:
+        if self._cold:
             cold = self._cold
-            cold.file.pin()
-            self._broker.threads.read(cold.pull, partial(self._on_warm, cold))
+            for _, read in cold:
+                read.file.pin()
+            self._broker.threads.read(
+                partial(_pull_all, [read for _, read in cold]), partial(self._on_warm, cold)
+            )
             return
         remaining_ms = self._deadline_ms - self._broker.clock.monotonic_ms()
         if remaining_ms <= 0:
@@ -255,31 +285,55 @@ class _FetchOperation:
             return
         replicas = {entry.replica for entry in self._entries if entry.replica is not None}
         self._delayed = DelayedFetch(
-            replicas, remaining_ms, self._broker.scheduler, self._try_complete, self._finish
+            replicas, remaining_ms, self._broker.scheduler, self._try_complete, self._on_deadline
         )
 
-    def _on_warm(self, cold: ColdRead, _: None, error: Exception | None) -> None:
-        cold.file.unpin()
-        if self._slot is None or not self._slot.is_open:
+    def _on_warm(
+        self,
+        cold: list[tuple[SessionPartition, ColdRead]],
+        errors: list[OSError | None] | None,
+        _failure: Exception | None,
+    ) -> None:
+        for _, read in cold:
+            read.file.unpin()
+        slot = self._slot
+        if slot is None or not slot.is_open:
             return
-        self.collect()
-        if error is not None:
-            self._cold = None  # the disk failed: answer with what there is
-            self._finish()
-        elif self.is_answerable:
-            self._finish()
-        else:
-            self._wait_further()
+        with self._broker.dispatcher.guard(slot):
+            assert errors is not None
+            for (entry, _), error in zip(cold, errors, strict=True):
+                if error is not None:
+                    self._broker.report_read_error(entry.topic, entry.partition, error)
+                    self._unreadable.add(entry)
+            self.collect()
+            if self.is_answerable:
+                self._finish()
+            else:
+                self._wait_further()
 
     def _try_complete(self) -> bool:
-        self.collect()
-        if self._cold is not None:
-            self._wait_further()
-            return True
-        if not self.is_answerable:
-            return False
-        self._finish()
+        slot = self._slot
+        assert slot is not None
+        with self._broker.dispatcher.guard(slot):
+            self.collect()
+            if self._cold:
+                self._wait_further()
+            elif self.is_answerable:
+                self._finish()
+            else:
+                return False
         return True
+
+    def _on_deadline(self) -> None:
+        slot = self._slot
+        assert slot is not None
+        with self._broker.dispatcher.guard(slot):
+            if self._size:
+                self.collect()  # what was found may be old, and its file gone
+            if self._cold:
+                self._wait_further()
+            else:
+                self._finish()
 
     def _finish(self) -> None:
         slot = self._slot
@@ -314,6 +368,19 @@ class _FetchOperation:
             )
         session_id = session.id if session is not None else INVALID_SESSION_ID
         return encode_response(self._version, self._correlation_id, 0, 0, session_id, topics, [])
+
+
+def _pull_all(reads: list[ColdRead]) -> list[OSError | None]:
+    """In a reader thread: what could not be read, in the order of ``reads``."""
+    errors: list[OSError | None] = []
+    for read in reads:
+        try:
+            read.pull()
+        except OSError as error:
+            errors.append(error)
+        else:
+            errors.append(None)
+    return errors
 
 
 def _failed(partition: int, code: ErrorCode) -> FetchPartitionResult:

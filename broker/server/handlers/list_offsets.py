@@ -60,7 +60,9 @@ def handle(
     if look_up.cold is None:
         return [encode_response(header.api_version, header.correlation_id, 0, topics)]
     slot = connection.defer(header)
-    broker.tasks.spawn(_answer_later(broker, header, request, look_up, slot), "ListOffsets")
+    broker.dispatcher.spawn(
+        slot, _answer_later(broker, header, request, look_up, slot), "ListOffsets"
+    )
     return None
 
 

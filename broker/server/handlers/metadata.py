@@ -94,8 +94,8 @@ def handle(
     if not missing and _new_fragments(broker, version, request) <= TOPICS_PER_SLICE:
         return [_answer(broker, connection, header, request)]
     slot = connection.defer(header)
-    broker.tasks.spawn(
-        _answer_later(broker, connection, header, request, missing, slot), "Metadata"
+    broker.dispatcher.spawn(
+        slot, _answer_later(broker, connection, header, request, missing, slot), "Metadata"
     )
     return None
 
