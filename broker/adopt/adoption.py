@@ -90,7 +90,6 @@ def make_plan(options: Options) -> Plan:
             settings,
             options.mode,
             options.is_salvage,
-            max(source.newest_ms for source in sources) >= _boot_ms(),
             0 if metadata is not None else _next_seen_producer_id(sources),
         )
     )
@@ -239,17 +238,6 @@ def _with_real_costs(plan: Plan, options: Options) -> Plan:
         for partition in plan.partitions
     )
     return replace(plan, partitions=partitions)
-
-
-def _boot_ms() -> int:
-    """When the machine was started; beyond any file's time where nobody knows."""
-    try:
-        for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
-            if line.startswith("btime "):
-                return int(line.split()[1]) * 1000
-    except OSError:
-        pass
-    return 1 << 62
 
 
 # Places ------------------------------------------------------------------------------------------

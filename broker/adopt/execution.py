@@ -125,8 +125,9 @@ class Execution:
         for name, lines in plan.offsets.items():
             offsets = [(TopicPartition(topic, index), offset) for topic, index, offset in lines]
             disk.write(logs / name, encode_offsets(offsets))
-        if plan.is_same_boot:
-            disk.write(logs / BOOT_ID_FILE, RealFileSystem().boot_id().encode())
+        # As if we had been killed a moment ago: then what recovery does not understand is damage,
+        # told and left alone, and not the loss of power after which ends of logs are dropped.
+        disk.write(logs / BOOT_ID_FILE, RealFileSystem().boot_id().encode())
         if plan.clean_mark is not None:
             disk.write(logs / CLEAN_SHUTDOWN_FILE, plan.clean_mark.encode())
 

@@ -61,7 +61,6 @@ class Circumstances(NamedTuple):
     settings: Settings | None
     mode: Mode
     is_salvage: bool
-    is_same_boot: bool
     #: Above every producer id in the partitions' snapshots; asked for without metadata only.
     next_seen_producer_id: int
 
@@ -331,7 +330,6 @@ class _Judge:
             partitions=partitions,
             offsets=self._offsets(),
             clean_mark=clean_mark,
-            is_same_boot=given.is_same_boot,
             report=self._report(partitions, is_clean, settings),
         )
 

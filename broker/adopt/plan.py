@@ -98,8 +98,6 @@ class Plan:
     offsets: Mapping[str, tuple[tuple[str, int, int], ...]]
     #: Content of the clean-shutdown mark; None when a Kafka was not stopped cleanly.
     clean_mark: str | None
-    #: Kafka ran since this machine's last start: its unsynced pages are still there.
-    is_same_boot: bool
     report: Report
     is_staged: bool = False
     version: int = field(default=PLAN_VERSION)

@@ -58,7 +58,7 @@ _MARKS: Final = {
 }
 #: Position of a batch's magic byte, the same in every format that Kafka ever had.
 _MAGIC_POSITION: Final = 16
-_STATUS: Final = struct.Struct(">qqq")
+_STATUS: Final = struct.Struct(">qq")
 
 Offsets = dict[TopicPartition, int]
 
@@ -113,7 +113,6 @@ class SourceDirectory(NamedTuple):
     #: Names of directories that hold no live partition, with what they are.
     leftovers: tuple[tuple[str, str], ...]
     has_metadata: bool
-    newest_ms: int
 
     @property
     def metadata_path(self) -> Path:
@@ -176,9 +175,7 @@ def survey(path: Path) -> SourceDirectory:
     meta = _read_meta(path)
     partitions: list[PartitionDirectory] = []
     leftovers: list[tuple[str, str]] = []
-    newest_ms = 0
     for entry in sorted(os.scandir(path), key=lambda found: found.name):
-        newest_ms = max(newest_ms, entry.stat().st_mtime_ns // 1_000_000)
         if not entry.is_dir() or entry.name == METADATA_DIRECTORY:
             continue
         mark = next((what for suffix, what in _MARKS.items() if entry.name.endswith(suffix)), None)
@@ -195,7 +192,6 @@ def survey(path: Path) -> SourceDirectory:
         {name: _read_offsets(path / name) for name in CHECKPOINTS},
         tuple(leftovers),
         (path / METADATA_DIRECTORY).is_dir(),
-        newest_ms,
     )
 
 
@@ -205,7 +201,7 @@ def fingerprint(sources: Iterable[SourceDirectory]) -> str:
     for source in sources:
         for path, file in _all_files(source):
             digest.update(f"{path}/{file.name}\0".encode())
-            digest.update(_STATUS.pack(file.size, file.modified_ns, 0))
+            digest.update(_STATUS.pack(file.size, file.modified_ns))
     return digest.hexdigest()
 
 
