@@ -244,7 +244,7 @@ def _supervise(session: Session, options: BrokerOptions, address: tuple[str, int
         _say(
             sys.stdout,
             f"Odradek {VERSION} is ready.\n"
-            f"  Kafka  {options.advertised or f'{host}:{port}'}\n"
+            f"  Kafka  {_shown_address(options.advertised, address)}\n"
             f"  Data   {options.data_directory}\n"
             "Ctrl-C stops it.\n",
         )
@@ -258,6 +258,15 @@ def _supervise(session: Session, options: BrokerOptions, address: tuple[str, int
         session.complain(failure, "What it said stands above.")
         return EXIT_FAILED
     return EXIT_OK
+
+
+def _shown_address(advertised: str | None, address: tuple[str, int]) -> str:
+    """What to give a client; who listens everywhere is asked at the loopback address."""
+    if advertised is not None:
+        return advertised
+    host, port = reachable(*address)
+    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return shown if host == address[0] else f"{shown} (every address of this machine listens)"
 
 
 def _say(stream: TextIO, text: str) -> None:

@@ -1,0 +1,31 @@
+# Odradek without Spark: about the size of Python and its packages.
+FROM python:3.11-slim AS build
+WORKDIR /build
+RUN python -m venv /opt/odradek
+COPY requirements.lock .
+RUN /opt/odradek/bin/pip install --no-cache-dir --disable-pip-version-check \
+        --require-hashes -r requirements.lock
+COPY pyproject.toml README.md ./
+COPY appliance appliance
+COPY broker broker
+COPY dashboard dashboard
+RUN /opt/odradek/bin/pip install --no-cache-dir --disable-pip-version-check \
+        --no-deps --no-build-isolation .
+
+FROM python:3.11-slim
+RUN useradd --uid 1000 --create-home odradek \
+    && install --directory --owner odradek --group odradek /data
+COPY --from=build /opt/odradek /opt/odradek
+ENV PATH=/opt/odradek/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    ODRADEK_DATA=/data \
+    ODRADEK_LISTEN=0.0.0.0:9092
+USER odradek
+WORKDIR /data
+VOLUME /data
+EXPOSE 9092
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=15s --start-period=60s \
+    CMD odradek status --quiet >/dev/null || exit 1
+ENTRYPOINT ["odradek"]
+CMD ["serve"]
