@@ -16,7 +16,7 @@ durations and times (-1 or None for no time), any integer for an error code.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
@@ -254,6 +254,24 @@ def _primitive_codec(kafka_type: str, flexible: bool, nullable: bool) -> Codec:
 # --- Arrays and nested messages ---------------------------------------------------------------
 
 
+class EncodedItems:
+    """Elements of an array that are bytes already, to be put into several messages of a version."""
+
+    __slots__ = ("_count", "data")
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        out = bytearray()
+        write = entity_codec(type(items[0])).write if items else None
+        for item in items:
+            assert write is not None
+            write(out, item)
+        self._count = len(items)
+        self.data = bytes(out)
+
+    def __len__(self) -> int:
+        return self._count
+
+
 def _array_codec(item: Codec, flexible: bool, nullable: bool) -> Codec:
     read_length, write_length, size = _COMPACT if flexible else _LONG
     read_item, write_item, min_size = item
@@ -272,6 +290,9 @@ def _array_codec(item: Codec, flexible: bool, nullable: bool) -> Codec:
             write_length(out, -1)
             return
         write_length(out, len(items))
+        if isinstance(items, EncodedItems):
+            out += items.data
+            return
         for value in items:
             write_item(out, value)
 

@@ -23,6 +23,7 @@ from broker.metadata.controller import Controller
 from broker.metadata.files import DiskDirectory
 from broker.metadata.image import ClusterImage
 from broker.metadata.image import Endpoint as BrokerEndpoint
+from broker.metadata.journal import CorruptStoreError
 from broker.metadata.local_store import LocalStore
 from broker.metadata.requests import NewTopic
 from broker.model.errors import CorruptLogError
@@ -136,7 +137,13 @@ class Broker:
             self._post,
             self._on_store_failure,
         )
-        await self.threads.call(self.store.open)
+        try:
+            await self.threads.call(self.store.open)
+        except CorruptStoreError as error:
+            raise StartError(
+                f"the metadata store is damaged: {error}; restore {self.data_directory}/metadata"
+                " from a backup"
+            ) from error
         self.controller = Controller(
             store=self.store,
             broker_id=BrokerId(self.config.node_id),

@@ -11,6 +11,7 @@ Left out: broker loggers, client metrics and groups as resources.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.config.describe import (
@@ -29,6 +30,7 @@ from broker.metadata.requests import (
 from broker.metadata.topic_names import why_illegal
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
+from broker.protocol.codec import EncodedItems
 from broker.protocol.schema import response_types
 from broker.server.tasks import called_back
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from broker.server.app import Broker
     from broker.server.context import RequestContext
 
+NOTHING: Final = EncodedItems(())
 #: ListConfigResources: what an empty list of types stands for (and all that version 0 knows).
 CLIENT_METRICS_RESOURCE: Final = 16
 BROKER_LOGGER_RESOURCE: Final = 8
@@ -47,67 +50,91 @@ LISTABLE: Final = (
 
 def handle_describe(broker: Broker, context: RequestContext, request: Any) -> object:
     types = response_types(context.api_key, context.api_version)
+    describe = _Describe(broker, types, request)
     return types.DescribeConfigsResponse(
-        throttle_time=0,
-        results=[_describe(broker, types, request, resource) for resource in request.resources],
+        throttle_time=0, results=[describe.result(resource) for resource in request.resources]
     )
 
 
-def _describe(broker: Broker, types: Any, request: Any, resource: Any) -> object:
-    code, message, entries = ErrorCode.NONE, None, []
-    try:
-        entries = _entries(broker, resource)
-    except KafkaError as error:
-        code, message = error.code, error.message
-    return types.DescribeConfigsResult(
-        error_code=code,
-        error_message=message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        configs=[_described(types, request, entry) for entry in entries],
-    )
+class _Describe:
+    """One request. Topics with equal overrides (nearly all of them) share one encoding."""
 
+    def __init__(self, broker: Broker, types: Any, request: Any) -> None:
+        self._broker = broker
+        self._types = types
+        self._with_synonyms = request.include_synonyms
+        self._with_documentation = getattr(request, "include_documentation", False)
+        self._encoded: dict[object, EncodedItems] = {}
 
-def _entries(broker: Broker, resource: Any) -> list[ConfigEntry]:
-    name, names = resource.resource_name, resource.configuration_keys
-    if resource.resource_type == TOPIC_RESOURCE:
-        reason = why_illegal(name)
-        if reason is not None:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-        topic = broker.image.topics.get(name)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return describe_topic(topic.configs, broker.config, names)
-    if resource.resource_type == BROKER_RESOURCE:
-        if not name:
-            return describe_cluster_default(broker.config, names)
-        if name == str(broker.config.node_id):
-            return describe_broker(broker.config, names)
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {broker.config.node_id} or empty string,"
-            f" but received {name}",
+    def result(self, resource: Any) -> object:
+        code, message, configs = ErrorCode.NONE, None, NOTHING
+        try:
+            configs = self._configs(resource)
+        except KafkaError as error:
+            code, message = error.code, error.message
+        return self._types.DescribeConfigsResult(
+            error_code=code,
+            error_message=message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=configs,
         )
+
+    def _configs(self, resource: Any) -> EncodedItems:
+        if resource.resource_type != TOPIC_RESOURCE:
+            return EncodedItems(
+                [self._config(entry) for entry in _broker_entries(self._broker, resource)]
+            )
+        overrides = _topic_overrides(self._broker, resource.resource_name)
+        names = resource.configuration_keys
+        key = (tuple(sorted(overrides.items())), None if names is None else tuple(names))
+        known = self._encoded.get(key)
+        if known is None:
+            entries = describe_topic(overrides, self._broker.config, names)
+            known = self._encoded[key] = EncodedItems([self._config(entry) for entry in entries])
+        return known
+
+    def _config(self, entry: ConfigEntry) -> Any:
+        types = self._types
+        return types.DescribeConfigsResourceResult(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.is_read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+            synonyms=[
+                types.DescribeConfigsSynonym(name=name, value=value, source=source)
+                for name, value, source in (entry.synonyms if self._with_synonyms else ())
+            ],
+            config_type=entry.type,
+            documentation=entry.documentation if self._with_documentation else None,
+        )
+
+
+def _topic_overrides(broker: Broker, name: str) -> Mapping[str, str]:
+    reason = why_illegal(name)
+    if reason is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+    topic = broker.image.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic.configs
+
+
+def _broker_entries(broker: Broker, resource: Any) -> list[ConfigEntry]:
+    name, names = resource.resource_name, resource.configuration_keys
+    if resource.resource_type != BROKER_RESOURCE:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
+        )
+    if not name:
+        return describe_cluster_default(broker.config, names)
+    if name == str(broker.config.node_id):
+        return describe_broker(broker.config, names)
     raise KafkaError(
-        ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
-    )
-
-
-def _described(types: Any, request: Any, entry: ConfigEntry) -> object:
-    return types.DescribeConfigsResourceResult(
-        name=entry.name,
-        value=entry.value,
-        read_only=entry.is_read_only,
-        config_source=entry.source,
-        is_sensitive=entry.is_sensitive,
-        synonyms=[
-            types.DescribeConfigsSynonym(name=name, value=value, source=source)
-            for name, value, source in (entry.synonyms if request.include_synonyms else ())
-        ],
-        config_type=entry.type,
-        documentation=entry.documentation
-        if getattr(request, "include_documentation", False)
-        else None,
+        ErrorCode.INVALID_REQUEST,
+        f"Unexpected broker id, expected {broker.config.node_id} or empty string,"
+        f" but received {name}",
     )
 
 

@@ -8,9 +8,10 @@ topic created anew never sees old bytes. CreatePartitions names every topic in i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.config.describe import describe_created_topic
+from broker.config.describe import ConfigEntry, describe_created_topic
 from broker.metadata.requests import (
     BROKER_DEFAULT,
     CreatedTopic,
@@ -20,6 +21,7 @@ from broker.metadata.requests import (
 )
 from broker.model.error_code import ErrorCode
 from broker.model.ids import ZERO_TOPIC_ID
+from broker.protocol.codec import EncodedItems
 from broker.protocol.schema import response_types
 from broker.server.tasks import called_back
 
@@ -27,16 +29,48 @@ if TYPE_CHECKING:
     from broker.server.app import Broker
     from broker.server.context import RequestContext
 
+CONFIGS_FROM: Final = 5
 TOPIC_STATES_FROM: Final = 6
+NOTHING: Final = EncodedItems(())
 
 
 async def handle_create(broker: Broker, context: RequestContext, request: Any) -> object:
     types = response_types(context.api_key, context.api_version)
     asked = [_new_topic(topic) for topic in request.topics]
     results = await called_back(broker.controller.create_topics, asked, request.validate_only)
+    configs = _CreatedConfigs(broker, types, context.api_version >= CONFIGS_FROM)
     return types.CreateTopicsResponse(
-        throttle_time=0, topics=[_created(broker, types, result) for result in results]
+        throttle_time=0, topics=[_created(types, result, configs) for result in results]
     )
+
+
+class _CreatedConfigs:
+    """The settings of created topics; topics with equal overrides share one encoding."""
+
+    def __init__(self, broker: Broker, types: Any, are_told: bool) -> None:
+        self._broker = broker
+        self._types = types
+        self._are_told = are_told
+        self._encoded: dict[tuple[tuple[str, str], ...], EncodedItems] = {}
+
+    def of(self, overrides: Mapping[str, str]) -> EncodedItems:
+        if not self._are_told:
+            return NOTHING
+        key = tuple(sorted(overrides.items()))
+        known = self._encoded.get(key)
+        if known is None:
+            entries = describe_created_topic(overrides, self._broker.config)
+            known = self._encoded[key] = EncodedItems([self._entry(entry) for entry in entries])
+        return known
+
+    def _entry(self, entry: ConfigEntry) -> Any:
+        return self._types.CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.is_read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+        )
 
 
 def _new_topic(topic: Any) -> NewTopic:
@@ -49,28 +83,17 @@ def _new_topic(topic: Any) -> NewTopic:
     )
 
 
-def _created(broker: Broker, types: Any, result: CreatedTopic) -> object:
-    configs = None
-    if result.is_success:
-        configs = [
-            types.CreatableTopicConfigs(
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.is_read_only,
-                config_source=entry.source,
-                is_sensitive=entry.is_sensitive,
-            )
-            for entry in describe_created_topic(result.configs, broker.config)
-        ]
+def _created(types: Any, result: CreatedTopic, configs: _CreatedConfigs) -> object:
+    is_success = result.is_success
     return types.CreatableTopicResult(
         name=result.name,
         topic_id=result.topic_id,
         error_code=result.error,
         error_message=result.message,
         topic_config_error_code=0,
-        num_partitions=result.partition_count if result.is_success else BROKER_DEFAULT,
-        replication_factor=result.replication_factor if result.is_success else BROKER_DEFAULT,
-        configs=configs if result.is_success else [],
+        num_partitions=result.partition_count if is_success else BROKER_DEFAULT,
+        replication_factor=result.replication_factor if is_success else BROKER_DEFAULT,
+        configs=configs.of(result.configs) if is_success else [],
     )
 
 
