@@ -121,7 +121,7 @@ class _LookUp:
             return UNKNOWN, end_offset, partition.leader_epoch
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             start = log.log_start_offset
-            return UNKNOWN, start, log.epoch_at(start)
+            return UNKNOWN, start, partition.leader_epoch_at(start)
         if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             return NOTHING
         if timestamp == MAX_TIMESTAMP:
@@ -133,4 +133,5 @@ class _LookUp:
         if isinstance(found, ColdRead):
             self.cold = found
             return NOTHING
-        return NOTHING if found is None else found
+        # The youngest record may not be committed yet; as in Kafka no older one stands in for it.
+        return NOTHING if found is None or found.offset >= end_offset else found
