@@ -39,7 +39,8 @@ class BrokerOptions:
 
 def broker_program(options: BrokerOptions, address: tuple[str, int]) -> Program:
     """The broker, ready when it answers ApiVersions at ``address``."""
-    command = [sys.executable, "-m", "broker", "--data", str(options.data_directory)]
+    # -P: a directory called broker where somebody happens to stand is not the broker.
+    command = [sys.executable, "-P", "-m", "broker", "--data", str(options.data_directory)]
     if options.listen is not None:
         command += ["--listen", options.listen]
     if options.advertised is not None:
