@@ -18,8 +18,8 @@ from appliance.record_format import rfc3339
 FORMATS = ("text", "wide", "json", "yaml", "tsv")
 _SIZE_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 _GREEN, _RED, _BOLD, _PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[1m", "\x1b[0m"
-_GOOD_WORDS = frozenset({"OK", "yes"})
-_BAD_WORDS = frozenset({"FAIL", "no"})
+_GOOD_WORDS = frozenset({"OK"})
+_BAD_WORDS = frozenset({"FAIL"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,8 @@ def render_table(table: Table, *, wide: bool = False, color: bool = False) -> st
     lines.append(f"{_BOLD}{header}{_PLAIN}" if color else header)
     for line in cells:
         text = _line(line, columns, widths)
-        lines.append(_colored(text, line) if color else text)
+        verdicts = [c for c, column in zip(line, columns, strict=True) if column.kind == "status"]
+        lines.append(_colored(text, verdicts) if color else text)
     return "\n".join(lines) + "\n"
 
 
@@ -158,8 +159,8 @@ def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]
     return "  ".join(padded).rstrip()
 
 
-def _colored(text: str, cells: Iterable[str]) -> str:
-    words = set(cells)
+def _colored(text: str, verdicts: Iterable[str]) -> str:
+    words = set(verdicts)
     if words & _BAD_WORDS:
         return f"{_RED}{text}{_PLAIN}"
     return f"{_GREEN}{text}{_PLAIN}" if words & _GOOD_WORDS else text

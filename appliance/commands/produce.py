@@ -166,12 +166,12 @@ class _Writing:
         self.count = 0
         self._session = session
         self._bytes = 0
-        self._is_typed = request.path is None and sys.stdin.isatty()
+        self.is_typed = request.path is None and sys.stdin.isatty()
         self.line = ProgressLine(
             SystemClock(),
-            is_enabled=sys.stderr.isatty() and not self._is_typed and not session.is_quiet,
+            is_enabled=sys.stderr.isatty() and not self.is_typed and not session.is_quiet,
         )
-        if self._is_typed:
+        if self.is_typed:
             session.note("type records, one a line; Ctrl-D ends")
             writer.on_delivered = self._say_delivered
 
@@ -182,7 +182,7 @@ class _Writing:
                 for line in lines:
                     self._send(line)
                 self.writer.poll()
-                if self._is_typed:
+                if self.is_typed:
                     self.writer.flush(self._session.timeout_s)
                 fraction = position / total if total else None
                 self.line.update(self.count, self._bytes, fraction)
@@ -242,7 +242,7 @@ def _finish(session: Session, writing: _Writing, bad: ItemError | None) -> int:
         for partition, tally in sorted(writer.tallies.items())
     ]
     if session.format == "text":
-        for row in rows:
+        for row in rows if not writing.is_typed else ():
             session.note(_tally_words(row))
         for error in errors:
             session.complain(error.as_line(), error.hint)
