@@ -34,15 +34,15 @@ class ColdRead:
 class PagesCold(Exception):
     """Never leaves this package."""
 
-    def __init__(self, file: File, position: int, length: int) -> None:
-        super().__init__(file.path, position, length)
-        self.read = ColdRead(file, position, length)
+    def __init__(self, read: ColdRead) -> None:
+        super().__init__(read.file.path, read.position, read.length)
+        self.read = read
 
 
 def peek(file: File, length: int, position: int) -> bytes:
     data = file.peek(length, position)
     if data is None:
-        raise PagesCold(file, position, length)
+        raise PagesCold(ColdRead(file, position, length))
     return data
 
 

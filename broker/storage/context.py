@@ -13,6 +13,27 @@ if TYPE_CHECKING:
     from broker.storage.log import Log
 
 
+class HotTails:
+    """The logs whose tails are mapped: no more than ``limit``, each map is address space and a
+    place in the kernel's list."""
+
+    __slots__ = ("_limit", "_logs")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._logs: set[Log] = set()
+
+    def admit(self, log: Log) -> bool:
+        """Whether ``log`` may map its tail, and from now on has."""
+        if len(self._logs) >= self._limit and log not in self._logs:
+            return False
+        self._logs.add(log)
+        return True
+
+    def dismiss(self, log: Log) -> None:
+        self._logs.discard(log)
+
+
 class DoomedSegments:
     """Segments that left ``log``. They are renamed to ``.deleted``, and unlinked a while later,
     because somebody may still be sending them.
@@ -49,12 +70,13 @@ class DoomedSegments:
 
 class StorageContext:
     __slots__ = (
+        "appended_bytes",
         "cache",
         "checkpoint_cut",
         "doomed",
         "fs",
+        "hot_tails",
         "log_dir",
-        "may_map",
         "producer_id_expiration_ms",
         "touched",
     )
@@ -66,14 +88,15 @@ class StorageContext:
         *,
         cache: SegmentCache | None = None,
         producer_id_expiration_ms: int = 86_400_000,
-        may_map: bool = False,
+        hot_tails: HotTails | None = None,
     ) -> None:
         self.fs = fs
         self.log_dir = log_dir
         self.cache = cache or SegmentCache()
         self.producer_id_expiration_ms = producer_id_expiration_ms
-        #: Whether hot tails may be mapped on this file system.
-        self.may_map = may_map
+        self.hot_tails = hot_tails or HotTails(0)
+        #: Since somebody last looked at the free space.
+        self.appended_bytes = 0
         #: Logs with appends since the last tick.
         self.touched: list[Log] = []
         self.doomed: list[DoomedSegments] = []

@@ -17,12 +17,12 @@ from typing import Final, NamedTuple
 from broker.model.errors import CorruptLogError
 from broker.model.file_region import FileRegion
 from broker.records.header import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, peek_header
-from broker.storage.cold import PagesCold
+from broker.storage.cold import ColdRead, PagesCold
 from broker.storage.filesystem import Buffer, File
 
 #: Base offset, batch length, magic, last offset delta, max timestamp.
 _WALK: Final = Struct(">qi4xb6xi8xq")
-_BLOCK_BYTES: Final = 8192
+BLOCK_BYTES: Final = 8192
 #: A scan that is going to read everything anyway (recovery, old timestamps).
 SCAN_BLOCK_BYTES: Final = 256 * 1024
 _MIN_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
@@ -74,9 +74,7 @@ class FileRecords:
             position, next_offset = behind, place.last_offset + 1
         return position, next_offset
 
-    def walk(
-        self, position: int, end: int, block_bytes: int = _BLOCK_BYTES
-    ) -> Iterator[BatchPlace]:
+    def walk(self, position: int, end: int, block_bytes: int = BLOCK_BYTES) -> Iterator[BatchPlace]:
         """Batches that begin in [position, end). Raises PagesCold rather than wait."""
         file = self.file
         file_size = file.size
@@ -84,7 +82,7 @@ class FileRecords:
             length = min(block_bytes, file_size - position)
             block = file.peek(length, position)
             if block is None:
-                raise PagesCold(file, position, length)
+                raise PagesCold(ColdRead(file, position, length))
             for place in self._walk_block(block, position, end):
                 yield place
             position = place.position + place.size
@@ -123,7 +121,7 @@ class FileRecords:
         """Whole header of the batch that begins at ``position``."""
         block = self.file.peek(HEADER_SIZE, position)
         if block is None:
-            raise PagesCold(self.file, position, HEADER_SIZE)
+            raise PagesCold(ColdRead(self.file, position, HEADER_SIZE))
         if len(block) < HEADER_SIZE:
             raise self._corrupt(position, "the file ends inside a batch header")
         return peek_header(block)
@@ -132,7 +130,7 @@ class FileRecords:
         """All bytes of one batch. Raises PagesCold rather than wait."""
         data = self.file.peek(place.size, place.position)
         if data is None:
-            raise PagesCold(self.file, place.position, place.size)
+            raise PagesCold(ColdRead(self.file, place.position, place.size))
         if len(data) < place.size:
             raise self._corrupt(place.position, "the file ends inside a batch")
         return data

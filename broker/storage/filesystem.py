@@ -387,20 +387,20 @@ class RealFile:
         end = min(position + length, self._physical_size)
         if position >= end:
             return True
-        if not self._distrust:
-            holds = _page_cache.holds(descriptor, position, end - position)
-            if holds is not None:
-                return holds
-        elif self._can_read_now(descriptor, position, end):
-            self._distrust -= 1
-            return True
-        else:
-            return False
-        return self._can_read_now(descriptor, position, end)
+        if self._distrust:
+            readable = self._can_read_now(descriptor, position, end)
+            if readable is None:
+                readable = True  # pulled a moment ago, and nobody to ask
+            self._distrust -= readable
+            return readable
+        holds = _page_cache.holds(descriptor, position, end - position)
+        if holds is not None:
+            return holds
+        return bool(self._can_read_now(descriptor, position, end))
 
     @staticmethod
-    def _can_read_now(descriptor: int, position: int, end: int) -> bool:
-        """By reading it: pages that are still on their way in do not count."""
+    def _can_read_now(descriptor: int, position: int, end: int) -> bool | None:
+        """By reading it: pages that are still on their way in do not count. None: cannot tell."""
         buffer = _scratch_buffer()
         try:
             while position < end:
@@ -414,7 +414,7 @@ class RealFile:
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
                 raise
-            return False
+            return None
         return True
 
     def pull(self, position: int, length: int) -> None:

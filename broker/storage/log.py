@@ -30,12 +30,12 @@ from broker.records.header import (
     walk_headers,
 )
 from broker.storage.append_info import AppendInfo
-from broker.storage.checkpoints import encode_partition_metadata
+from broker.storage.checkpoints import encode_epochs, encode_partition_metadata
 from broker.storage.cold import ColdRead, PagesCold
 from broker.storage.context import DoomedSegments, StorageContext
 from broker.storage.filesystem import File, replace_file
 from broker.storage.flush import FlushNeeded, Unsynced
-from broker.storage.layout import PARTITION_METADATA
+from broker.storage.layout import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from broker.storage.leader_epochs import LeaderEpochs
 from broker.storage.log_reader import LogRead, LogReader, TimestampOffset
 from broker.storage.markers import parse_marker
@@ -166,7 +166,9 @@ class Log:
         """Takes effect with the next append, read or retention pass."""
         self.config = config
         self._segment_bytes = config.segment_bytes
-        self._segments.active.set_max_index_bytes(config.segment_index_bytes)
+        active = self._segments.active
+        active.set_max_index_bytes(config.segment_index_bytes)
+        active.index_interval_bytes = config.index_interval_bytes
         self._set_roll_ms()
 
     def _set_roll_ms(self) -> None:
@@ -334,15 +336,15 @@ class Log:
 
     def _store(self, batch: memoryview | bytearray, last_offset: int, max_timestamp: int) -> None:
         try:
-            self._segments.active.append(
-                batch, last_offset, max_timestamp, self.config.index_interval_bytes
-            )
+            self._segments.active.append(batch, last_offset, max_timestamp)
         except OSError as error:
             raise StorageError(self._context.log_dir, str(error)) from error
         self.log_end_offset = last_offset + 1
         if not self.window_bytes:
             self._context.touched.append(self)
-        self.window_bytes += len(batch)
+        length = len(batch)
+        self.window_bytes += length
+        self._context.appended_bytes += length
         if self.window_bytes >= HOT_BYTES and not self.is_hot:
             self._heat()
 
@@ -412,6 +414,7 @@ class Log:
             base_offset,
             changed_ms=now_ms,
             max_index_bytes=self.config.segment_index_bytes,
+            index_interval_bytes=self.config.index_interval_bytes,
         )
         try:
             # Sealed first: a kill must not leave a tail of zeros before another segment.
@@ -536,13 +539,13 @@ class Log:
     def _heat(self) -> None:
         """Map the active segment's tail: appends become memory copies."""
         self.is_hot = True
-        if self._context.may_map:
-            active = self._segments.active
-            active.records.file.heat(self._segment_bytes)
+        if self._context.hot_tails.admit(self):
+            self._segments.active.records.file.heat(self._segment_bytes)
 
     def cool(self) -> None:
         """The partition came to rest: the file gets its true size again."""
         self.is_hot = False
+        self._context.hot_tails.dismiss(self)
         self._segments.active.records.file.cool()
 
     def rest(self) -> None:
@@ -592,6 +595,7 @@ class Log:
             self.directory,
             offset,
             max_index_bytes=self.config.segment_index_bytes,
+            index_interval_bytes=self.config.index_interval_bytes,
         )
         active.create_files()
         self._segments.replace_all([active])
@@ -727,10 +731,9 @@ class Log:
 
     # Stopping --------------------------------------------------------------------------------
 
-    def prepare_close(self) -> FlushNeeded | None:
-        """Leave the files as a clean stop leaves them, but for the sync that this asks for."""
-        active = self._segments.active
-        active.seal()
+    def finish_files(self) -> bool:
+        """Leave the files as a clean stop leaves them; gives whether they still need a sync."""
+        self._segments.active.seal()
         if self.producers.entries or self._snapshots.offsets:
             self._write_snapshot(self.log_end_offset)
         is_on_disk = (
@@ -738,20 +741,37 @@ class Log:
             and self._unsynced.is_empty
             and not self.leader_epochs.is_dirty
         )
-        if is_on_disk:
-            return None
+        return not is_on_disk
+
+    def final_flush(self) -> FlushNeeded:
+        """The sync of everything, indexes included, behind ``finish_files``."""
         self._indexed_offset = self.log_end_offset
-        return self._flush(self.log_end_offset, active.open_files())
+        return self._flush(self.log_end_offset, self._segments.active.open_files())
+
+    def write_epochs(self) -> None:
+        """The one file that a flush would write, for a stop that syncs many logs in one go."""
+        epochs = self.leader_epochs
+        if epochs.is_dirty:
+            path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
+            replace_file(self._context.fs, path, encode_epochs(epochs.entries()), sync=False)
+
+    def on_all_synced(self) -> None:
+        """Everything that was written, whoever wrote it, is on disk."""
+        self.flushed_offset = self._indexed_offset = self.log_end_offset
+        self._unsynced = Unsynced([])
+        self.leader_epochs.synced_version = self.leader_epochs.version
 
     def close(self, *, clean: bool = True) -> None:
         """Give everything back; a clean close waits for the disk."""
-        if clean:
-            flush = self.prepare_close()
-            if flush is not None:
-                flush.run()
-                self.on_flushed(flush, None)
+        if clean and self.finish_files():
+            flush = self.final_flush()
+            flush.run()
+            self.on_flushed(flush, None)
+        self._context.hot_tails.dismiss(self)
         for segment in self._segments:
-            segment.close_files()
+            # On a full disk index entries may find no room; recovery makes them anew.
+            with contextlib.suppress(DiskFullError):
+                segment.close_files()
 
     def move_to(self, directory: str) -> None:
         """The directory was renamed; open files stay open."""

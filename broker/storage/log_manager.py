@@ -24,9 +24,9 @@ from broker.model.errors import CorruptLogError, DiskFullError, KafkaError, Stor
 from broker.model.ids import TopicId, TopicPartition
 from broker.storage.checkpoints import parse_partition_metadata
 from broker.storage.cold import ColdRead
-from broker.storage.context import DoomedSegments, StorageContext
+from broker.storage.context import DoomedSegments, HotTails, StorageContext
 from broker.storage.filesystem import FileSystem
-from broker.storage.flush import BlockingWork, FlushNeeded
+from broker.storage.flush import BlockingWork
 from broker.storage.layout import (
     DELETE_DIRECTORY_SUFFIX,
     LOG_START_CHECKPOINT,
@@ -48,6 +48,10 @@ _log = logging.getLogger(__name__)
 
 #: Appends are counted over this long to tell hot partitions, and idle ones.
 WINDOW_MS: Final = 10_000
+#: Tails that may be mapped at a time; the hottest come first, the others go on by pwrite.
+MAX_MAPPED_TAILS: Final = 256
+#: Free space is looked at again when this much was appended, besides at every tick.
+MEASURE_EVERY_BYTES: Final = 8 * 1024 * 1024
 #: A clean stop with more dirty logs than this syncs the file system instead of every file.
 _MAX_SINGLE_SYNCS: Final = 32
 
@@ -123,6 +127,7 @@ class LogManager:
         self._node_id = node_id
         self._floor_bytes = floor_bytes
         self._cache = SegmentCache()
+        hot_tails = HotTails(MAX_MAPPED_TAILS if may_map else 0)
         self.logs: dict[TopicPartition, Log] = {}
         self.offline_partitions: dict[TopicPartition, CorruptLogError] = {}
         self.directories: dict[str, LogDirectory] = {}
@@ -132,7 +137,7 @@ class LogManager:
                 path,
                 cache=self._cache,
                 producer_id_expiration_ms=producer_id_expiration_ms,
-                may_map=may_map,
+                hot_tails=hot_tails,
             )
             context.checkpoint_cut = self._checkpoint_cut
             self.directories[path] = LogDirectory(context)
@@ -409,7 +414,7 @@ class LogManager:
         if now_ms >= self._window_ends_ms:
             self._window_ends_ms = now_ms + WINDOW_MS
             self._end_window()
-            self._measure_space()
+        self._measure_space()
         return self._due_removals(now_ms)
 
     def _end_window(self) -> None:
@@ -473,18 +478,24 @@ class LogManager:
     # Space -----------------------------------------------------------------------------------
 
     def _measure_space(self) -> None:
-        self._below_floor = {
-            directory.path
-            for directory in self._online()
-            if self._fs.free_bytes(directory.path) < self._floor_bytes
-        }
+        if self._floor_bytes <= 0:
+            return
+        self._below_floor.clear()
+        for directory in self._online():
+            directory.context.appended_bytes = 0
+            if self._fs.free_bytes(directory.path) < self._floor_bytes:
+                self._below_floor.add(directory.path)
 
     def is_below_floor(self, topic_partition: TopicPartition) -> bool:
         """Whether clients' appends are to be refused for want of room."""
-        if not self._below_floor:
+        if self._floor_bytes <= 0:
             return False
         directory = self._where.get(topic_partition)
-        return directory is not None and directory.path in self._below_floor
+        if directory is None:
+            return False
+        if directory.context.appended_bytes >= MEASURE_EVERY_BYTES:
+            self._measure_space()
+        return directory.path in self._below_floor
 
     def describe_directories(self) -> list[DirectoryDescription]:
         described = []
@@ -519,25 +530,19 @@ class LogManager:
             directory.close()
 
     def _close_cleanly(self, directory: LogDirectory, logs: list[Log], broker_epoch: int) -> None:
-        flushes = [flush for flush in (log.prepare_close() for log in logs) if flush is not None]
-        try:
-            self._sync(directory, flushes)
-        except BaseException as error:
-            for flush in flushes:
-                flush.release()
-            raise error
-        for flush in flushes:
-            flush.log.on_flushed(flush, None)
+        unsynced = [log for log in logs if log.finish_files()]
+        if len(unsynced) <= _MAX_SINGLE_SYNCS:
+            for log in unsynced:
+                log.close(clean=True)
+        else:
+            # Syncing thousands of files one by one takes a journal commit each.
+            for log in unsynced:
+                log.write_epochs()
+                log.close(clean=False)
+            self._fs.sync_all(directory.path)
+            for log in unsynced:
+                log.on_all_synced()
         for work in self.checkpoint_work():
             work.run()
         if not self.offline_partitions:
             directory.write_clean_mark(broker_epoch)
-
-    def _sync(self, directory: LogDirectory, flushes: list[FlushNeeded]) -> None:
-        if len(flushes) <= _MAX_SINGLE_SYNCS:
-            for flush in flushes:
-                flush.run()
-            return
-        for flush in flushes:
-            flush.write_epochs(sync=False)
-        self._fs.sync_all(directory.path)

@@ -24,10 +24,16 @@ class OffsetIndex(SparseIndex):
     def append(self, offset: int, position: int) -> None:
         self._append(offset - self.base_offset, position)
 
-    def position_before(self, offset: int) -> int:
-        """Where a scan for ``offset`` may begin."""
+    def position_before(self, offset: int) -> tuple[int, int]:
+        """Where a scan for ``offset`` may begin, and the last offset of the batch there.
+
+        (0, -1) when it has to begin at the start.
+        """
         slot = self._last_slot_up_to_key(offset - self.base_offset)
-        return self.entry(slot)[1] if slot >= 0 else 0
+        if slot < 0:
+            return 0, -1
+        relative_offset, position = self.entry(slot)
+        return position, self.base_offset + relative_offset
 
     def batch_at_or_before(self, position: int) -> int:
         """The last indexed position that is <= ``position``: a batch begins there."""

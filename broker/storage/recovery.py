@@ -128,6 +128,7 @@ def _new_segment(
         base_offset,
         changed_ms=now_ms,
         max_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
     )
     segment.create_files()
     return segment
@@ -237,6 +238,7 @@ class _Loader:
             transaction_index_size=self._size(base_offset, TRANSACTION_INDEX_SUFFIX),
             changed_ms=log.modified_ms,
             max_index_bytes=self._config.segment_index_bytes,
+            index_interval_bytes=self._config.index_interval_bytes,
         )
 
     def _size(self, base_offset: int, suffix: str) -> int:
@@ -292,25 +294,38 @@ class _Loader:
         for segment in self._segments:
             if not self._has_plausible_indexes(segment):
                 self._rebuild_indexes(segment)
-        return self._end_of(self._segments[-1])
+        last = self._segments[-1]
+        try:
+            return self._end_of(last)
+        except CorruptLogError:
+            # A foreign hand, then: does the index lie, or is it the log?
+            self._rebuild_indexes(last)
+            return self._end_of(last)
 
     def _end_of(self, segment: Segment) -> int:
         """Offset behind a segment's last batch, going on from its last index entry."""
         end = segment.base_offset
-        position = waiting(segment.offset_index.last)[1] if segment.size else 0
+        indexed, position = waiting(segment.offset_index.last) if segment.size else (-1, 0)
         for place in segment.records.walk_waiting(position, segment.size):
+            if position and place.position == position and place.last_offset != indexed:
+                raise self._offline(segment, indexed, "index and log do not agree")
             end = place.last_offset + 1
         return end
 
     def _has_plausible_indexes(self, segment: Segment) -> bool:
-        """Judged by size alone: Kafka leaves indexes of zeros behind when it is killed."""
-        most = segment.size // max(self._config.index_interval_bytes, 1) + 1
-        for suffix, entry_size in (
-            (OFFSET_INDEX_SUFFIX, OffsetIndex.ENTRY.size),
-            (TIME_INDEX_SUFFIX, TimeIndex.ENTRY.size),
+        """Judged by sizes alone, which costs no read.
+
+        Kafka leaves indexes full of zeros when it is killed; a missing or empty index beside a
+        segment with more than one entry's worth of bytes was lost.
+        """
+        interval = max(self._config.index_interval_bytes, 1)
+        most = segment.size // interval + 1
+        for suffix, entry_size, least in (
+            (OFFSET_INDEX_SUFFIX, OffsetIndex.ENTRY.size, segment.size > interval),
+            (TIME_INDEX_SUFFIX, TimeIndex.ENTRY.size, segment.size > 0),
         ):
             entry = self._files.get(segment_file_name(segment.base_offset, suffix))
-            if entry is None or entry.size % entry_size:
+            if entry is None or entry.size % entry_size or entry.size // entry_size < least:
                 return False
             if entry.size // entry_size > most and self._ends_in_zeros(segment, suffix, entry):
                 return False
@@ -324,18 +339,11 @@ class _Loader:
             file.close()
 
     def _rebuild_indexes(self, segment: Segment) -> None:
-        """An index is missing or makes no sense, the log is whole: index it anew."""
-        _log.warning("%s: building the indexes of %r anew", self._topic_partition, segment)
+        """An index may be missing or wrong, the log is whole: index it anew."""
+        if not segment.rebuild_indexes():
+            return
+        _log.warning("%s: built the indexes of %r anew", self._topic_partition, segment)
         self._is_on_disk = False
-        size = segment.records.file.size
-        transactions = waiting(segment.transaction_index.entries)
-        segment.begin_rebuild()
-        for transaction in transactions:
-            segment.transaction_index.append(transaction)
-        interval = self._config.index_interval_bytes
-        for place in segment.records.walk_waiting(0, size):
-            segment.note_batch(place.size, place.last_offset, place.max_timestamp, interval)
-        segment.finish_rebuild()
         # It lies below the recovery point, where nobody will doubt it again.
         for file in segment.open_files():
             file.datasync()
@@ -350,8 +358,6 @@ class _Loader:
         for segment in self._segments[:first]:
             if not self._has_plausible_indexes(segment):
                 self._rebuild_indexes(segment)
-        if self._rules.power_was_lost and not self._config.is_compacted:
-            first -= self._drop_remains_of_deletion(first)
         base_offset = self._segments[first].base_offset
         start_offset = max(self._segments[0].base_offset, self._rules.log_start_offset)
         self._rebuild_producers(min(start_offset, base_offset), base_offset)
@@ -365,7 +371,6 @@ class _Loader:
             found_size = segment.size
             scan = _SegmentScan(
                 segment,
-                self._config,
                 self._epochs,
                 self._producers,
                 leader_epoch,
@@ -375,12 +380,17 @@ class _Loader:
             next_offset, leader_epoch = scan.next_offset, scan.last_epoch
             if fault:
                 self._on_fault(slot, next_offset, fault)
-                segment.finish_rebuild()
+                self._finish_indexes(segment)
                 self._cut(segment, found_size, fault)
                 self._drop_from(slot + 1)
                 break
-            segment.finish_rebuild()
+            self._finish_indexes(segment)
         return next_offset
+
+    def _finish_indexes(self, segment: Segment) -> None:
+        segment.finish_rebuild()
+        with contextlib.suppress(DiskFullError):
+            segment.transaction_index.finish_rebuild()
 
     def _drop_below_log_start(self) -> None:
         """What DeleteRecords or retention took, but for files that a crash kept or brought back."""
@@ -389,18 +399,6 @@ class _Loader:
         if count:
             self._remove(self._segments[:count])
             self._segments = self._segments[count:]
-
-    def _drop_remains_of_deletion(self, first: int) -> int:
-        """Segments leave a log from its front, but a power loss may bring some names back.
-
-        What lies before a gap below the recovery point was being deleted; gives how many.
-        """
-        for slot in range(first - 1, -1, -1):
-            if self._end_of(self._segments[slot]) != self._segments[slot + 1].base_offset:
-                self._remove(self._segments[: slot + 1])
-                self._segments = self._segments[slot + 1 :]
-                return slot + 1
-        return 0
 
     def _follows(self, segment: Segment, next_offset: int) -> bool:
         """Whether ``segment`` goes on where the last one ended, or may begin later."""
@@ -456,14 +454,12 @@ class _SegmentScan:
     def __init__(
         self,
         segment: Segment,
-        config: TopicConfig,
         epochs: LeaderEpochs,
         producers: ProducerState,
         last_epoch: int,
         log_start_offset: int,
     ) -> None:
         self._segment = segment
-        self._interval = config.index_interval_bytes
         self._epochs = epochs
         self._producers = producers
         #: Of the last batch: leader epochs never fall along a log.
@@ -483,6 +479,7 @@ class _SegmentScan:
         file = segment.records.file
         size = file.size
         segment.begin_rebuild()
+        segment.transaction_index.begin_rebuild()
         while segment.size < size:
             start = segment.size
             block = memoryview(file.pread(min(_SCAN_BYTES, size - start), start))
@@ -540,7 +537,7 @@ class _SegmentScan:
             if leader_epoch > self._epochs.latest:
                 self._epochs.assign(leader_epoch, header.base_offset)
         last_offset = header.last_offset
-        self._segment.note_batch(size, last_offset, header.max_timestamp, self._interval)
+        self._segment.note_batch(size, last_offset, header.max_timestamp)
         if header.producer_id >= 0 and last_offset >= self._log_start_offset:
             self._note_producer(header, batch)
         self.next_offset = last_offset + 1

@@ -9,17 +9,20 @@ the largest timestamp follow Kafka's ``LogSegment`` exactly, because its tools c
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Final
 
-from broker.model.errors import DiskFullError
-from broker.storage.cold import waiting
-from broker.storage.file_records import SCAN_BLOCK_BYTES, BatchPlace, FileRecords
+from broker.model.errors import CorruptLogError, DiskFullError
+from broker.storage.cold import ColdRead, PagesCold, waiting
+from broker.storage.file_records import BLOCK_BYTES, SCAN_BLOCK_BYTES, BatchPlace, FileRecords
 from broker.storage.filesystem import Buffer, File, FileSystem
 from broker.storage.layout import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
+    TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     segment_file_name,
@@ -27,6 +30,8 @@ from broker.storage.layout import (
 from broker.storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from broker.storage.time_index import NO_TIMESTAMP, TimeIndex
 from broker.storage.transaction_index import TransactionIndex
+
+_log = logging.getLogger(__name__)
 
 #: Not looked up yet.
 UNKNOWN: Final = -2
@@ -56,6 +61,19 @@ class SegmentCache:
         self._segments.pop(segment, None)
 
 
+class IndexRepair(ColdRead):
+    """A sealed segment's index makes no sense: made anew, in a thread, by ``pull``."""
+
+    __slots__ = ("_segment",)
+
+    def __init__(self, segment: Segment) -> None:
+        super().__init__(segment.records.file, 0, 0)
+        self._segment = segment
+
+    def pull(self) -> None:
+        self._segment.replace_indexes()
+
+
 class Segment:
     """``base_offset`` is a lower bound of its offsets and names its files."""
 
@@ -70,11 +88,13 @@ class Segment:
         "_time_index",
         "_transaction_index",
         "_transaction_index_size",
+        "_was_repaired",
         "base_offset",
         "changed_ms",
         "created_ms",
         "directory",
         "first_timestamp",
+        "index_interval_bytes",
         "is_active",
         "is_index_full",
         "max_timestamp",
@@ -94,6 +114,7 @@ class Segment:
         transaction_index_size: int = 0,
         changed_ms: int = 0,
         max_index_bytes: int,
+        index_interval_bytes: int,
     ) -> None:
         self._fs = fs
         self._cache = cache
@@ -113,6 +134,8 @@ class Segment:
         self.max_timestamp = UNKNOWN
         self.offset_of_max_timestamp = base_offset
         self._max_index_bytes = max_index_bytes
+        self.index_interval_bytes = index_interval_bytes
+        self._was_repaired = False
         self._transaction_index_size = transaction_index_size
         self._bytes_since_entry = 0
         #: The last time index entry, kept while the index itself is dropped.
@@ -267,16 +290,12 @@ class Segment:
 
     # Appending -------------------------------------------------------------------------------
 
-    def append(
-        self, batch: Buffer, last_offset: int, max_timestamp: int, index_interval_bytes: int
-    ) -> None:
+    def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
         """Add one whole batch that ends at ``last_offset``; DiskFullError changes nothing."""
         self.records.file.append(batch)
-        self.note_batch(len(batch), last_offset, max_timestamp, index_interval_bytes)
+        self.note_batch(len(batch), last_offset, max_timestamp)
 
-    def note_batch(
-        self, length: int, last_offset: int, max_timestamp: int, index_interval_bytes: int
-    ) -> None:
+    def note_batch(self, length: int, last_offset: int, max_timestamp: int) -> None:
         """``length`` bytes were found or put behind the segment's end: a batch."""
         position = self.size
         self.size = position + length
@@ -285,7 +304,7 @@ class Segment:
             self.offset_of_max_timestamp = last_offset
         if not position:
             self.first_timestamp = max_timestamp
-        if self._bytes_since_entry > index_interval_bytes:
+        if self._bytes_since_entry > self.index_interval_bytes:
             self._add_entries(last_offset, position)
         self._bytes_since_entry += length
 
@@ -363,21 +382,91 @@ class Segment:
         self.offset_of_max_timestamp = self.base_offset
         self.offset_index.begin_rebuild()
         self.time_index.begin_rebuild()
-        self.transaction_index.begin_rebuild()
 
-    def finish_rebuild(self) -> None:
-        """Bring the index files in line with the batches that were noted."""
+    def finish_rebuild(self) -> bool:
+        """Bring the index files in line with the batches that were noted; were they not?"""
         self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
-        for index in (self.offset_index, self.time_index, self.transaction_index):
+        is_changed = False
+        for index in (self.offset_index, self.time_index):
             with contextlib.suppress(DiskFullError):
-                index.finish_rebuild()
+                is_changed = index.finish_rebuild() or is_changed
+        return is_changed
 
     # Looking up ------------------------------------------------------------------------------
 
     def find_batch(self, offset: int) -> BatchPlace | None:
         """The batch that holds ``offset``, or the first one behind it."""
-        position = self.offset_index.position_before(offset)
-        return self.records.find_batch(offset, position, self.size)
+        for place in self._walk_to(offset, BLOCK_BYTES):
+            if place.last_offset >= offset:
+                return place
+        return None
+
+    def _walk_to(self, offset: int, block_bytes: int) -> Iterator[BatchPlace]:
+        """Batches from the index entry before ``offset`` on.
+
+        The first one must be the batch that the entry promises: else the index is damaged, and
+        going by it could skip records.
+        """
+        position, promised = self.offset_index.position_before(offset)
+        if promised >= 0 and position >= self.size:
+            raise self._damaged_index(position)
+        try:
+            for place in self.records.walk(position, self.size, block_bytes):
+                if promised >= 0 and place.last_offset != promised:
+                    raise self._damaged_index(position)
+                promised = -1
+                yield place
+        except CorruptLogError:
+            if promised < 0:
+                raise
+            raise self._damaged_index(position) from None
+
+    def _damaged_index(self, position: int) -> Exception:
+        """What to raise: the repair of a sealed segment's index, once; damage otherwise."""
+        if self.is_active or self._was_repaired:
+            message = "index and log do not agree"
+            return CorruptLogError(self.path(LOG_SUFFIX), position, self.base_offset, message)
+        return PagesCold(IndexRepair(self))
+
+    def replace_indexes(self) -> None:
+        """Both indexes anew from the log, which is sealed. Waits for the disk: in a thread.
+
+        They are built aside and renamed over the old ones, which a look-up may be reading.
+        """
+        _log.warning("%r: its index is damaged and is made anew", self)
+        self._was_repaired = True
+        twin = Segment(
+            self._fs,
+            SegmentCache(),
+            self.directory,
+            self.base_offset,
+            size=self.size,
+            max_index_bytes=self._max_index_bytes,
+            index_interval_bytes=self.index_interval_bytes,
+        )
+        twin.suffix = self.suffix
+        offsets = self._fs.open(self.path(OFFSET_INDEX_SUFFIX) + TEMPORARY_SUFFIX, create=True)
+        times = self._fs.open(self.path(TIME_INDEX_SUFFIX) + TEMPORARY_SUFFIX, create=True)
+        twin._offset_index = OffsetIndex(offsets, self.base_offset, self._max_index_bytes)
+        twin._time_index = TimeIndex(times, self.base_offset, self._max_index_bytes)
+        twin.rebuild_indexes()
+        twin.close_files()
+        self._fs.rename(offsets.path, self.path(OFFSET_INDEX_SUFFIX))
+        self._fs.rename(times.path, self.path(TIME_INDEX_SUFFIX))
+        self._offset_index = None
+        self._time_index = None
+        self.max_timestamp = UNKNOWN
+
+    def rebuild_indexes(self) -> bool:
+        """Bring offset and time index in line with the log; gives whether they were not.
+
+        Waits for the disk; nobody may use the segment meanwhile.
+        """
+        file = self.records.file
+        self.begin_rebuild()
+        for place in self.records.walk_waiting(0, file.size):
+            self.note_batch(place.size, place.last_offset, place.max_timestamp)
+        return self.finish_rebuild()
 
     def load_max_timestamp(self) -> int:
         """Largest timestamp of the segment; -1 if it has none. Sealed ones keep it in the index."""
@@ -394,8 +483,7 @@ class Segment:
     def find_timestamp(self, timestamp: int, start_offset: int) -> BatchPlace | None:
         """First batch with a record as young as ``timestamp`` at ``start_offset`` or behind."""
         offset = max(self.time_index.offset_before(timestamp), start_offset)
-        position = self.offset_index.position_before(offset)
-        for place in self.records.walk(position, self.size, SCAN_BLOCK_BYTES):
+        for place in self._walk_to(offset, SCAN_BLOCK_BYTES):
             if place.max_timestamp >= timestamp and place.last_offset >= start_offset:
                 return place
         return None
@@ -424,8 +512,7 @@ class Segment:
 
     def _find_max_timestamp(self) -> None:
         timestamp, offset = self.time_index.last()
-        position = self.offset_index.position_before(offset)
-        for place in self.records.walk(position, self.size, SCAN_BLOCK_BYTES):
+        for place in self._walk_to(offset, SCAN_BLOCK_BYTES):
             if place.max_timestamp > timestamp:
                 timestamp, offset = place.max_timestamp, place.last_offset
         self.max_timestamp, self.offset_of_max_timestamp = timestamp, offset

@@ -162,9 +162,12 @@ class SparseIndex:
         self._values = array("I")
         self.newest = None
 
-    def finish_rebuild(self) -> None:
-        """Bring the file in line, touching only what differs: most of it was synced before, and
-        must not be lost if the power fails now. After DiskFullError the rest waits in memory."""
+    def finish_rebuild(self) -> bool:
+        """Bring the file in line; gives whether it was not.
+
+        Only what differs is touched: most of it was synced before, and must not be lost if the
+        power fails now. After DiskFullError the rest waits in memory.
+        """
         self._is_rebuilding = False
         entry, file = self.ENTRY, self.file
         wanted = b"".join(map(entry.pack, self._keys, self._values))
@@ -180,6 +183,7 @@ class SparseIndex:
             file.truncate(kept)
         self.flush()
         self._shorten_tail()
+        return found != wanted
 
     def close(self) -> None:
         self.file.close()

@@ -101,8 +101,8 @@ class TransactionIndex:
         """Recovery finds all entries anew; the file keeps what it has until it is through."""
         self._rebuilt = []
 
-    def finish_rebuild(self) -> None:
-        """Bring the file in line, touching only what differs."""
+    def finish_rebuild(self) -> bool:
+        """Bring the file in line, touching only what differs; gives whether anything did."""
         rebuilt, self._rebuilt = self._rebuilt or [], None
         found = self.file.pread(self.size, 0) if self.size else b""
         kept = 0
@@ -111,10 +111,12 @@ class TransactionIndex:
             if found[start : start + ENTRY.size] != ENTRY.pack(_VERSION, *transaction):
                 break
             kept += 1
+        is_changed = self.size > kept * ENTRY.size or kept < len(rebuilt)
         if self.size > kept * ENTRY.size:
             self.keep(kept)
         for transaction in rebuilt[kept:]:
             self.append(transaction)
+        return is_changed
 
     def move_to(self, path: str) -> None:
         self.path = path

@@ -21,6 +21,7 @@ import pytest
 
 from broker.model.ids import TopicId
 from broker.records.header import peek_header, walk_headers
+from broker.storage import log_manager
 from broker.storage.log import Log
 from broker.storage.log_manager import WINDOW_MS, LogManager
 from tests.broker.storage.build import NOW_MS, TP, FixedClock, batch, config, open_manager
@@ -212,7 +213,11 @@ class Run:
         self.begin_producers_anew()
 
     def restart(self) -> None:
-        self.manager.close()
+        # One log is closed as thousands are, every other time.
+        limit = self.rng.choice((0, 32))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(log_manager, "_MAX_SINGLE_SYNCS", limit)
+            self.manager.close()
         self.manager = self.start()
         self.model.flushed = self.model.end
         self.check(is_kill=True)
