@@ -58,7 +58,7 @@ def adopt(options: Options, disk: Disk, on_progress: Progress) -> Adopted:
     _check_apart(options)
     options.data.mkdir(parents=True, exist_ok=True)
     with _locked(options.data):
-        done = _earlier_report(options)
+        done = _earlier_report(options, disk)
         if done is not None:
             return Adopted(done, is_new=False)
         begun = _begun_plan(options)
@@ -99,10 +99,13 @@ def make_plan(options: Options) -> Plan:
 # What was there before ---------------------------------------------------------------------------
 
 
-def _earlier_report(options: Options) -> Report | None:
+def _earlier_report(options: Options, disk: Disk) -> Report | None:
+    """Of an adoption that is finished, but perhaps for its empty staging directory."""
     data = options.data
-    if (data / STAGING).exists() or not (data / REPORT).exists():
+    if not (data / REPORT).exists() or _holds_something(data / STAGING):
         return None
+    if (data / STAGING).exists():
+        disk.remove_directory(data / STAGING)
     report = decode_report(json.loads((data / REPORT).read_bytes()))
     if set(report.sources) == {str(source) for source in options.sources}:
         return report
@@ -116,18 +119,18 @@ def _begun_plan(options: Options) -> Plan | None:
     """The plan of an interrupted adoption of the same directories."""
     data = options.data
     staging = data / STAGING
-    if not staging.exists():
-        _refuse_used(data)
-        return None
     plan = None
     if (staging / PLAN).exists():
         plan = decode_plan((staging / PLAN).read_bytes())
-        if plan is None and staged_partitions(data):
-            raise Refusal(
-                f"{staging} holds an adoption that another version of Odradek began",
-                "Finish it with that version, or remove the directory if nothing was moved.",
-            )
-    if plan is not None and set(plan.sources) != {str(source) for source in options.sources}:
+    if plan is None and staged_partitions(data):
+        # They may have been moved here, and be the only ones.
+        raise Refusal(
+            f"{staging} holds an adoption that another version of Odradek began",
+            "Finish it with that version, or remove the directory if nothing was moved.",
+        )
+    if plan is None:
+        _refuse_used(data)
+    elif set(plan.sources) != {str(source) for source in options.sources}:
         raise Refusal(
             f"{staging} holds an unfinished adoption of {', '.join(plan.sources)}",
             "Name those directories to go on with it.",
