@@ -27,6 +27,7 @@ from appliance.writing import (
     read_pieces,
 )
 from broker.clock import SystemClock
+from dashboard.cluster import KafkaFailure
 from dashboard.gateway import RecordWriter
 
 COLUMNS = (
@@ -147,7 +148,11 @@ class WriteRequest:
 
 def write_topic(session: Session, request: WriteRequest) -> int:
     """Send everything, wait for the acknowledgements, say what became of it."""
-    writer = session.gateway().writer(request.topic, **request.properties)
+    gateway = session.gateway()
+    found = gateway.topics([request.topic]).get(request.topic)
+    if isinstance(found, KafkaFailure) and found.code == "UNKNOWN_TOPIC_OR_PARTITION":
+        session.note(f"there is no topic {request.topic} yet; the broker may make it")
+    writer = gateway.writer(request.topic, **request.properties)
     writing = _Writing(session, request, writer)
     if request.path is None:
         bad = writing.run(sys.stdin.fileno(), None)

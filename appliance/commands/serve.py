@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
@@ -21,6 +21,7 @@ from appliance import VERSION
 from appliance.failure import EXIT_FAILED, EXIT_OK, CommandError
 from appliance.options import ADDRESS, KEY_VALUE, command, pass_session
 from appliance.session import Session
+from appliance.supervisor.log_stream import LogStream
 from appliance.supervisor.programs import (
     BrokerOptions,
     broker_program,
@@ -242,18 +243,15 @@ def _supervise(session: Session, options: BrokerOptions, address: tuple[str, int
 
     def announce() -> None:
         _say(
-            sys.stdout,
             f"Odradek {VERSION} is ready.\n"
             f"  Kafka  {_shown_address(options.advertised, address)}\n"
             f"  Data   {options.data_directory}\n"
             "Ctrl-C stops it.\n",
         )
 
-    def write_line(name: str, line: str) -> None:
-        _say(sys.stderr, f"{name} | {line}\n")
-
+    log = LogStream(sys.stderr.fileno())
     program = broker_program(options, reachable(host, port))
-    failure = Supervisor([program], SystemClock(), write_line, announce).run()
+    failure = Supervisor([program], SystemClock(), log.write_line, announce).run()
     if failure is not None:
         session.complain(failure, "What it said stands above.")
         return EXIT_FAILED
@@ -269,8 +267,8 @@ def _shown_address(advertised: str | None, address: tuple[str, int]) -> str:
     return shown if host == address[0] else f"{shown} (every address of this machine listens)"
 
 
-def _say(stream: TextIO, text: str) -> None:
-    """A log reader or a terminal that went away must not take the broker with it."""
+def _say(text: str) -> None:
+    """A terminal that went away must not take the broker with it."""
     with contextlib.suppress(OSError):
-        stream.write(text)
-        stream.flush()
+        sys.stdout.write(text)
+        sys.stdout.flush()

@@ -346,7 +346,7 @@ class Gateway:
             }
         )
         with library_failures():
-            return RecordReader(properties, starts)
+            return RecordReader(properties, starts, self.timeout_s)
 
     def writer(self, topic: str, **properties: Any) -> RecordWriter:
         """Write to one topic. Keys find the partition that the Java client would choose."""
@@ -354,6 +354,8 @@ class Gateway:
             "partitioner": "murmur2_random",
             # The broker's max.message.bytes decides, not the library's copy of it.
             "message.max.bytes": 1_000_000_000,
+            # How long a topic may be unknown before its records fail.
+            "topic.metadata.propagation.max.ms": min(5_000, int(self.timeout_s * 1000)),
             "message.timeout.ms": max(30_000, int(self.timeout_s * 1000)),
         }
         with library_failures():

@@ -21,9 +21,18 @@ MAX_KEPT_TROUBLES = 100
 class RecordReader:
     """Records of some partitions in the order of each; ends are told, not waited for."""
 
-    def __init__(self, properties: dict[str, Any], starts: Mapping[TopicPartition, int]) -> None:
+    def __init__(
+        self,
+        properties: dict[str, Any],
+        starts: Mapping[TopicPartition, int],
+        timeout_s: float,
+    ) -> None:
         self.troubles: list[str] = []
         self._consumer = Consumer({**properties, "error_cb": self._on_error})
+        for topic in {key.topic for key in starts}:
+            # Asked for by itself, metadata comes at once. After a failed look for a group's
+            # coordinator (we have no group, the library looks all the same) it may take a second.
+            self._consumer.list_topics(topic, timeout=timeout_s)
         self._consumer.assign(
             [ClientPartition(key.topic, key.partition, at) for key, at in starts.items()]
         )
