@@ -33,6 +33,7 @@ COMMANDS = {
     "tail": ("appliance.commands.consume:tail", "Read records as they arrive."),
     "config": ("appliance.commands.config:config", "Settings of topics and brokers."),
     "doctor": ("appliance.commands.doctor:doctor", "Check this machine and the way to the broker."),
+    "adopt": ("appliance.commands.adopt:adopt", "Take over a stopped Apache Kafka's data."),
     "version": ("appliance.commands.version:version", "Versions of what is installed."),
     "kafka-topics": ("appliance.commands.kafka_tools:kafka_topics", ""),
     "kafka-configs": ("appliance.commands.kafka_tools:kafka_configs", ""),

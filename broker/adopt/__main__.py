@@ -1,8 +1,9 @@
 """``python -m broker.adopt``: take over a stopped Apache Kafka's log directories.
 
 ``odradek adopt`` runs it as a child with ``--json``: one JSON object a line on standard output,
-``{"progress": ...}`` while it works, at the end ``{"report": ...}`` or ``{"refused": ...}``. By hand it
-speaks to people. Exit code 0 when the data directory is ready, 1 when it was refused or failed.
+``{"progress": ...}`` while it works, at the end ``{"report": ..., "text": ...}`` or ``{"refused": ...}``.
+By hand it speaks to people. Exit code 0 when the data directory is ready, 1 when it was refused or
+failed.
 """
 
 from __future__ import annotations
@@ -43,28 +44,30 @@ class _Voice:
         self._said_ms = now_ms
         if self._is_json:
             progress = {"partitions": done, "of_partitions": total}
-            self._object("progress", progress | {"bytes": bytes_done, "of_bytes": bytes_total})
+            progress |= {"bytes": bytes_done, "of_bytes": bytes_total}
+            self._line({"progress": progress})
         else:
             copied = f", {size_text(bytes_done)} of {size_text(bytes_total)} copied"
             sys.stderr.write(f"{done} of {total} partitions{copied if bytes_total else ''}\n")
 
     def adopted(self, adopted: Adopted) -> int:
+        text = report_text(adopted.report, str(self._options.data), is_new=adopted.is_new)
         if self._is_json:
-            self._object("report", asdict(adopted.report) | {"is_new": adopted.is_new})
+            report = asdict(adopted.report) | {"is_new": adopted.is_new}
+            self._line({"report": report, "text": text})
         else:
-            data = str(self._options.data)
-            self._out.write(report_text(adopted.report, data, is_new=adopted.is_new))
+            self._out.write(text)
         return 0
 
     def refused(self, message: str, hint: str | None) -> int:
         if self._is_json:
-            self._object("refused", {"message": message, "hint": hint})
+            self._line({"refused": {"message": message, "hint": hint}})
         else:
             sys.stderr.write(f"odradek adopt: {message}\n" + (f"  {hint}\n" if hint else ""))
         return 1
 
-    def _object(self, name: str, value: Mapping[str, object]) -> None:
-        self._out.write(json.dumps({name: value}) + "\n")
+    def _line(self, value: Mapping[str, object]) -> None:
+        self._out.write(json.dumps(value) + "\n")
         self._out.flush()
 
 
