@@ -143,7 +143,9 @@ def test_everything_is_as_kafka_told_it(
             for name in ("codecs", "plain", "transactions"):
                 requests.produce_values(wire, name, [b"from here"])
         broker.stop()
-        dump_log.check(broker.logs)
+        # The tool takes the holes of a compacted log for a fault.
+        files = [p for p in dump_log.log_files(broker.logs) if p.parent.name != "compacted-0"]
+        dump_log.check(broker.logs, files=files)
     # Whatever we did since: Kafka could still be started on its own directory.
     assert checksums(filled.directory) == before
 

@@ -8,7 +8,7 @@ import random
 import time
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support import processes, record_batches, requests
 from tests.support.record_batches import Record
@@ -64,6 +64,7 @@ def fill(address: tuple[str, int]) -> list[Producer]:
         _write_plainly(wire, "plain", 5)
         _compact(wire, dice)
     _produce_by_client(bootstrap)
+    _commit_offsets(bootstrap)
     return _transactions(bootstrap, dice)
 
 
@@ -77,6 +78,20 @@ def go_on(address: tuple[str, int]) -> list[Producer]:
         _write_plainly(wire, "plain", 4)
         _write_idempotently(wire)
     return _transactions(f"{address[0]}:{address[1]}", dice, prefix="later", rounds=3)
+
+
+def append_by_hand(address: tuple[str, int], seed: int) -> None:
+    """What needs neither a transaction nor a group: more for most of the topics."""
+    dice = random.Random(seed)
+    with Wire(address, timeout=60) as wire:
+        _write_codecs(wire, dice, count=2)
+        _write_plainly(wire, "plain", 3)
+        _write_plainly(wire, "again", 3)
+        _write_idempotently(wire)
+        _write_stamped(wire)
+        keyed = Record(b"key 1", b"from here", requests.now_ms())
+        requests.produce(wire, "compacted", record_batches.batch([keyed]))
+    _write_after_open(f"{address[0]}:{address[1]}")
 
 
 def close(producers: list[Producer]) -> None:
@@ -179,6 +194,18 @@ def _produce_by_client(bootstrap: str) -> None:
                 partition=number % 3,
             )
         assert producer.flush(30) == 0
+
+
+def _commit_offsets(bootstrap: str) -> None:
+    """Of a group without members, as tools and stream processors do it."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "log_level": 0})
+    try:
+        consumer.commit(
+            offsets=[TopicPartition("clients", index, 7 + index) for index in range(3)],
+            asynchronous=False,
+        )
+    finally:
+        consumer.close()
 
 
 def _transactions(
