@@ -24,6 +24,7 @@ import mmap
 import os
 import shutil
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -189,7 +190,7 @@ class DescriptorPool:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._open: dict[RealFile, None] = {}
+        self._open: OrderedDict[RealFile, None] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -199,8 +200,7 @@ class DescriptorPool:
         with self._lock:
             if file.descriptor >= 0:
                 return file.descriptor
-            if len(self._open) >= self.limit:
-                self._evict()
+            self._make_room()
             try:
                 descriptor = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
             except OSError as error:
@@ -214,8 +214,7 @@ class DescriptorPool:
     def adopt(self, file: RealFile, descriptor: int) -> None:
         """``file`` was just created through ``descriptor``."""
         with self._lock:
-            if len(self._open) >= self.limit:
-                self._evict()
+            self._make_room()
             file.descriptor = descriptor
             self._open[file] = None
 
@@ -229,17 +228,28 @@ class DescriptorPool:
             file.descriptor = -1
             del self._open[file]
 
+    def _make_room(self) -> None:
+        """One descriptor is about to come; two go when pinned files made the pool too large."""
+        if len(self._open) >= self.limit and self._evict() and len(self._open) >= self.limit:
+            self._evict()
+
     def _evict(self) -> bool:
-        for _ in range(min(2 * len(self._open), MAX_EVICTION_STEPS)):
-            file = next(iter(self._open))
-            if file.pins or file.was_used:
-                file.was_used = False
-                del self._open[file]
-                self._open[file] = None
-                continue
-            self._forget(file)
-            return True
-        return False
+        """Close one file that may go: unused for a round if possible, else the first in line."""
+        files = self._open
+        fallback: RealFile | None = None
+        for _ in range(min(len(files), MAX_EVICTION_STEPS)):
+            file = next(iter(files))
+            if not file.pins:
+                if not file.was_used:
+                    self._forget(file)
+                    return True
+                fallback = fallback or file
+            file.was_used = False
+            files.move_to_end(file)
+        if fallback is None:
+            return False
+        self._forget(fallback)
+        return True
 
 
 _scratch = threading.local()

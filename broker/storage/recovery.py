@@ -318,11 +318,13 @@ class _Loader:
         Kafka leaves indexes full of zeros when it is killed; a missing or empty index beside a
         segment with more than one entry's worth of bytes was lost.
         """
+        if not segment.size:
+            return True
         interval = max(self._config.index_interval_bytes, 1)
         most = segment.size // interval + 1
         for suffix, entry_size, least in (
             (OFFSET_INDEX_SUFFIX, OffsetIndex.ENTRY.size, segment.size > interval),
-            (TIME_INDEX_SUFFIX, TimeIndex.ENTRY.size, segment.size > 0),
+            (TIME_INDEX_SUFFIX, TimeIndex.ENTRY.size, True),
         ):
             entry = self._files.get(segment_file_name(segment.base_offset, suffix))
             if entry is None or entry.size % entry_size or entry.size // entry_size < least:

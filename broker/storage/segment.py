@@ -12,7 +12,7 @@ import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 from broker.model.errors import CorruptLogError, DiskFullError
 from broker.storage.cold import ColdRead, PagesCold, waiting
@@ -28,10 +28,13 @@ from broker.storage.layout import (
     segment_file_name,
 )
 from broker.storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from broker.storage.sparse_index import SparseIndex
 from broker.storage.time_index import NO_TIMESTAMP, TimeIndex
 from broker.storage.transaction_index import TransactionIndex
 
 _log = logging.getLogger(__name__)
+
+Index = TypeVar("Index", bound=SparseIndex)
 
 #: Not looked up yet.
 UNKNOWN: Final = -2
@@ -154,23 +157,19 @@ class Segment:
         return f"{self.directory}/{segment_file_name(self.base_offset, suffix)}{self.suffix}"
 
     def create_files(self) -> None:
-        """Empty files for a new active segment; removed again if one cannot be made."""
-        made: list[File] = []
-        try:
-            for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-                made.append(self._fs.open(self.path(suffix), create=True))
-        except BaseException:
-            for file in made:
-                file.close()
-                self._fs.remove(file.path)
-            raise
-        self._records = FileRecords(made[0])
-        self._offset_index = OffsetIndex(made[1], self.base_offset, self._max_index_bytes)
-        self._time_index = TimeIndex(made[2], self.base_offset, self._max_index_bytes)
+        """A new active segment: its log at once, the indexes with their first entries."""
+        self._records = FileRecords(self._fs.open(self.path(LOG_SUFFIX), create=True))
+        self._offset_index = self._new_index(OffsetIndex, OFFSET_INDEX_SUFFIX, is_new=True)
+        self._time_index = self._new_index(TimeIndex, TIME_INDEX_SUFFIX, is_new=True)
         self._bytes_since_entry = 0
         self.is_active = True
         self.max_timestamp = NO_TIMESTAMP
         self.first_timestamp = NO_TIMESTAMP
+
+    def _new_index(self, kind: type[Index], suffix: str, *, is_new: bool = False) -> Index:
+        return kind(
+            self._fs, self.path(suffix), self.base_offset, self._max_index_bytes, is_new=is_new
+        )
 
     @property
     def records(self) -> FileRecords:
@@ -178,26 +177,29 @@ class Segment:
         if records is None:
             file = self._fs.open(self.path(LOG_SUFFIX), size=self.size)
             records = self._records = FileRecords(file)
-            if not self.is_active:
-                self._cache.touch(self)
+            self._touch()
         return records
 
     @property
     def offset_index(self) -> OffsetIndex:
         index = self._offset_index
         if index is None:
-            file = self._open_index(OFFSET_INDEX_SUFFIX)
-            index = self._offset_index = OffsetIndex(file, self.base_offset, self._max_index_bytes)
+            self._touch()
+            index = self._offset_index = self._new_index(OffsetIndex, OFFSET_INDEX_SUFFIX)
         return index
 
     @property
     def time_index(self) -> TimeIndex:
         index = self._time_index
         if index is None:
-            file = self._open_index(TIME_INDEX_SUFFIX)
-            index = self._time_index = TimeIndex(file, self.base_offset, self._max_index_bytes)
+            self._touch()
+            index = self._time_index = self._new_index(TimeIndex, TIME_INDEX_SUFFIX)
             index.newest = self._newest_time
         return index
+
+    def _touch(self) -> None:
+        if not self.is_active:
+            self._cache.touch(self)
 
     @property
     def transaction_index(self) -> TransactionIndex:
@@ -212,15 +214,6 @@ class Segment:
     def has_aborted_transactions(self) -> bool:
         index = self._transaction_index
         return (self._transaction_index_size if index is None else index.size) > 0
-
-    def _open_index(self, suffix: str) -> File:
-        path = self.path(suffix)
-        if not self.is_active:
-            self._cache.touch(self)
-        try:
-            return self._fs.open(path)
-        except FileNotFoundError:
-            return self._fs.open(path, create=True)
 
     def open_files(self) -> list[File]:
         """The files that a sync must cover, opening those that are not."""
@@ -282,9 +275,9 @@ class Segment:
         if self._records is not None:
             self._records.file.path = self.path(LOG_SUFFIX)
         if self._offset_index is not None:
-            self._offset_index.file.path = self.path(OFFSET_INDEX_SUFFIX)
+            self._offset_index.move_to(self.path(OFFSET_INDEX_SUFFIX))
         if self._time_index is not None:
-            self._time_index.file.path = self.path(TIME_INDEX_SUFFIX)
+            self._time_index.move_to(self.path(TIME_INDEX_SUFFIX))
         if self._transaction_index is not None:
             self._transaction_index.move_to(self.path(TRANSACTION_INDEX_SUFFIX))
 
@@ -353,6 +346,8 @@ class Segment:
         if self.max_timestamp >= 0:
             self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
         self.write_pending()
+        # Kafka wants both beside every log that it opens, entries or not.
+        _ = self.offset_index.file, self.time_index.file
         self.records.file.cool()
 
     def become_sealed(self) -> None:
@@ -445,10 +440,8 @@ class Segment:
             index_interval_bytes=self.index_interval_bytes,
         )
         twin.suffix = self.suffix
-        offsets = self._fs.open(self.path(OFFSET_INDEX_SUFFIX) + TEMPORARY_SUFFIX, create=True)
-        times = self._fs.open(self.path(TIME_INDEX_SUFFIX) + TEMPORARY_SUFFIX, create=True)
-        twin._offset_index = OffsetIndex(offsets, self.base_offset, self._max_index_bytes)
-        twin._time_index = TimeIndex(times, self.base_offset, self._max_index_bytes)
+        offsets = twin._offset_index = self._index_aside(OffsetIndex, OFFSET_INDEX_SUFFIX)
+        times = twin._time_index = self._index_aside(TimeIndex, TIME_INDEX_SUFFIX)
         twin.rebuild_indexes()
         twin.close_files()
         self._fs.rename(offsets.path, self.path(OFFSET_INDEX_SUFFIX))
@@ -456,6 +449,13 @@ class Segment:
         self._offset_index = None
         self._time_index = None
         self.max_timestamp = UNKNOWN
+
+    def _index_aside(self, kind: type[Index], suffix: str) -> Index:
+        """A new index, whose file is there at once, under a temporary name."""
+        path = self.path(suffix) + TEMPORARY_SUFFIX
+        index = kind(self._fs, path, self.base_offset, self._max_index_bytes, is_new=True)
+        _ = index.file
+        return index
 
     def rebuild_indexes(self) -> bool:
         """Bring offset and time index in line with the log; gives whether they were not.

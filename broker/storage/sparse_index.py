@@ -11,13 +11,14 @@ adds the rest from the log. Nothing here is synced before the segment is sealed.
 
 from __future__ import annotations
 
+import contextlib
 from array import array
 from bisect import bisect_right
 from struct import Struct
 from typing import ClassVar
 
 from broker.storage.cold import peek
-from broker.storage.filesystem import File
+from broker.storage.filesystem import File, FileSystem
 
 #: Entries that wait in memory before one write takes them to the file.
 PENDING_ENTRIES = 64
@@ -34,6 +35,8 @@ class SparseIndex:
     RESERVED_ENTRIES: ClassVar[int] = 0
 
     __slots__ = (
+        "_file",
+        "_fs",
         "_is_rebuilding",
         "_keys",
         "_max_entries",
@@ -42,15 +45,24 @@ class SparseIndex:
         "_written",
         "base_offset",
         "count",
-        "file",
         "newest",
+        "path",
     )
 
-    def __init__(self, file: File, base_offset: int, max_bytes: int) -> None:
-        self.file = file
+    def __init__(
+        self, fs: FileSystem, path: str, base_offset: int, max_bytes: int, *, is_new: bool = False
+    ) -> None:
+        self._fs = fs
+        self.path = path
         self.base_offset = base_offset
         self._max_entries = max_bytes // self.ENTRY.size - self.RESERVED_ENTRIES
-        self.count = self._written = self._tail_start = file.size // self.ENTRY.size
+        self._file: File | None = None
+        self.count = 0
+        if not is_new:
+            with contextlib.suppress(FileNotFoundError):
+                self._file = fs.open(path)
+                self.count = self._file.size // self.ENTRY.size
+        self._written = self._tail_start = self.count
         self._keys: array[int] = array(self.KEY_CODE)
         self._values: array[int] = array("I")
         self._is_rebuilding = False
@@ -58,17 +70,15 @@ class SparseIndex:
         self.newest: tuple[int, int] | None = None
 
     @property
+    def file(self) -> File:
+        """Asking for it makes it: a partition without records costs one file, not three."""
+        if self._file is None:
+            self._file = self._fs.open(self.path, create=True)
+        return self._file
+
+    @property
     def is_full(self) -> bool:
         return self.count >= self._max_entries
-
-    @property
-    def size_in_bytes(self) -> int:
-        return self.count * self.ENTRY.size
-
-    @property
-    def has_whole_entries(self) -> bool:
-        """False when the file's size betrays a torn write or a foreign hand."""
-        return self.file.size % self.ENTRY.size == 0
 
     def set_max_bytes(self, max_bytes: int) -> None:
         self._max_entries = max_bytes // self.ENTRY.size - self.RESERVED_ENTRIES
@@ -114,8 +124,8 @@ class SparseIndex:
 
     def entries(self) -> list[tuple[int, int]]:
         """All of them, front to back; for recovery, checks and tests."""
-        data = self.file.pread(self._tail_start * self.ENTRY.size, 0)
-        data = data[: len(data) // self.ENTRY.size * self.ENTRY.size]
+        length = self._tail_start * self.ENTRY.size
+        data = self.file.pread(length, 0) if length else b""
         old: list[tuple[int, int]] = list(self.ENTRY.iter_unpack(data))
         return old + list(zip(self._keys, self._values, strict=True))
 
@@ -145,9 +155,9 @@ class SparseIndex:
 
     def keep(self, count: int) -> None:
         """Drop every entry behind the first ``count``."""
-        if count < self._written or self.file.size != self._written * self.ENTRY.size:
-            self._written = min(self._written, count)
-            self.file.truncate(self._written * self.ENTRY.size)
+        if count < self._written:
+            self._written = count
+            self.file.truncate(count * self.ENTRY.size)
         self._tail_start = min(self._tail_start, count)
         del self._keys[count - self._tail_start :]
         del self._values[count - self._tail_start :]
@@ -169,6 +179,8 @@ class SparseIndex:
         power fails now. After DiskFullError the rest waits in memory.
         """
         self._is_rebuilding = False
+        if self._file is None and not self.count:
+            return False
         entry, file = self.ENTRY, self.file
         wanted = b"".join(map(entry.pack, self._keys, self._values))
         kept = 0
@@ -185,5 +197,11 @@ class SparseIndex:
         self._shorten_tail()
         return found != wanted
 
+    def move_to(self, path: str) -> None:
+        self.path = path
+        if self._file is not None:
+            self._file.path = path
+
     def close(self) -> None:
-        self.file.close()
+        if self._file is not None:
+            self._file.close()
