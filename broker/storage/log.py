@@ -184,14 +184,13 @@ class Log:
         """Recovery begins in the segment that holds this offset, and trusts what lies before.
 
         A group commit leaves indexes out, so the point stays inside a segment whose indexes are
-        not on disk, though every record of it may be.
+        not on disk, though every record of it may be. Checkpoints read it in a thread.
         """
         flushed = self.flushed_offset
-        segments = self._segments
-        if self._unsynced.sealed:
-            slot = segments.slot_for(self._unsynced.sealed[0].base_offset)
-            return min(flushed, segments[slot + 1].base_offset - 1)
-        if flushed > segments.active.base_offset and flushed != self._indexed_offset:
+        sealed = self._unsynced.sealed
+        if sealed:
+            return min(flushed, self._segments.end_behind(sealed[0], flushed) - 1)
+        if flushed > self._segments.active.base_offset and flushed != self._indexed_offset:
             return flushed - 1
         return flushed
 

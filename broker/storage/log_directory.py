@@ -52,17 +52,23 @@ class ForeignDirectory(Exception):
 
 
 class CheckpointWork:
-    """Writes checkpoint files; call ``run`` in a thread."""
+    """Writes what changed in checkpoint files; call ``run`` in a thread.
 
-    __slots__ = ("_directory", "_files", "_sequence")
+    The offsets are read there, too: thousands of them take longer than the loop should wait. Each
+    is one number, so it is right whenever it is read.
+    """
 
-    def __init__(self, directory: LogDirectory, files: dict[str, Offsets], sequence: int) -> None:
+    __slots__ = ("_directory", "_read", "_sequence")
+
+    def __init__(
+        self, directory: LogDirectory, read: Callable[[], dict[str, Offsets]], sequence: int
+    ) -> None:
         self._directory = directory
-        self._files = files
+        self._read = read
         self._sequence = sequence
 
     def run(self) -> None:
-        for name, offsets in self._files.items():
+        for name, offsets in self._read().items():
             self._directory.write_checkpoint(name, offsets, self._sequence)
 
 
@@ -162,21 +168,18 @@ class LogDirectory:
 
     # Checkpoints -----------------------------------------------------------------------------
 
-    def checkpoint(self, files: dict[str, Offsets]) -> CheckpointWork | None:
-        """Work that writes these contents, unless they are on disk already."""
-        changed = {
-            name: offsets
-            for name, offsets in files.items()
-            if name not in self._written or self._written[name][1] != offsets
-        }
-        if not changed or self.is_offline:
-            return None
+    def checkpoint(self, read: Callable[[], dict[str, Offsets]]) -> CheckpointWork:
+        """Work that writes what ``read`` gives, as far as it is not on disk already.
+
+        Works that overtake each other never bring older offsets back: the later made one wins.
+        """
         self._sequence += 1
-        return CheckpointWork(self, changed, self._sequence)
+        return CheckpointWork(self, read, self._sequence)
 
     def write_checkpoint(self, name: str, offsets: Offsets, sequence: int) -> None:
         with self._writing:
-            if self._written.get(name, (0, []))[0] > sequence or self.is_offline:
+            written_sequence, written = self._written.get(name, (0, None))
+            if written_sequence > sequence or written == offsets or self.is_offline:
                 return
             try:
                 replace_file(self._fs, self._file(name), encode_offsets(offsets), sync=True)

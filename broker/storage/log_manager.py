@@ -263,7 +263,7 @@ class LogManager:
         directory = self._roomiest()
         if directory.may_name(topic_partition):
             # Or recovery would trust offsets of the topic that had this name before.
-            directory.write_at_once(self._checkpoints(directory))
+            directory.write_at_once(self._reader_of_checkpoints(directory)())
         path = f"{directory.path}/{partition_directory_name(topic_partition)}"
         try:
             self._fs.make_directory(path)
@@ -347,50 +347,50 @@ class LogManager:
 
     def checkpoint_work(self) -> list[BlockingWork]:
         """Recovery points, log starts and high watermarks, as far as they changed."""
-        works: list[BlockingWork] = []
-        for directory in self._online():
-            work = directory.checkpoint(self._checkpoints(directory))
-            if work is not None:
-                works.append(work)
-        return works
+        return [
+            directory.checkpoint(self._reader_of_checkpoints(directory))
+            for directory in self._online()
+        ]
 
     def log_start_work(self) -> list[BlockingWork]:
         """After DeleteRecords: answer when these have run."""
-        works: list[BlockingWork] = []
-        for directory in self._online():
-            works += self._log_start_work(directory)
-        return works
+        return [self._log_start_work(directory) for directory in self._online()]
 
-    def _log_start_work(self, directory: LogDirectory) -> list[BlockingWork]:
-        starts = self._log_starts(directory, self._logs_in(directory))
-        work = directory.checkpoint({LOG_START_CHECKPOINT: starts})
-        return [] if work is None else [work]
-
-    def _checkpoints(self, directory: LogDirectory) -> dict[str, Offsets]:
+    def _log_start_work(self, directory: LogDirectory) -> BlockingWork:
         logs = self._logs_in(directory)
-        return {
+        return directory.checkpoint(
+            lambda: {LOG_START_CHECKPOINT: self._log_starts(directory, logs)}
+        )
+
+    def _reader_of_checkpoints(self, directory: LogDirectory) -> Callable[[], dict[str, Offsets]]:
+        logs = self._logs_in(directory)
+        return lambda: {
             RECOVERY_POINT_CHECKPOINT: self._recovery_points(directory, logs),
             LOG_START_CHECKPOINT: self._log_starts(directory, logs),
             REPLICATION_CHECKPOINT: self._high_watermarks(directory, logs),
         }
 
     def _logs_in(self, directory: LogDirectory) -> list[Log]:
+        if len(self.directories) == 1:
+            return list(self.logs.values())
         where = self._where
         return [log for tp, log in self.logs.items() if where[tp] is directory]
 
     def _recovery_points(self, directory: LogDirectory, logs: list[Log]) -> Offsets:
         return self._kept(directory.recovery_points) + [
-            (log.topic_partition, log.recovery_point) for log in logs
+            (log.topic_partition, log.recovery_point) for log in logs if not log.is_deleted
         ]
 
     def _log_starts(self, directory: LogDirectory, logs: list[Log]) -> Offsets:
         return self._kept(directory.log_starts) + [
-            (log.topic_partition, log.log_start_offset) for log in logs if log.log_start_offset > 0
+            (log.topic_partition, log.log_start_offset)
+            for log in logs
+            if log.log_start_offset > 0 and not log.is_deleted
         ]
 
     def _high_watermarks(self, directory: LogDirectory, logs: list[Log]) -> Offsets:
         return self._kept(directory.high_watermarks) + [
-            (log.topic_partition, log.high_watermark) for log in logs
+            (log.topic_partition, log.high_watermark) for log in logs if not log.is_deleted
         ]
 
     def _kept(self, known: dict[TopicPartition, int]) -> Offsets:
@@ -443,7 +443,7 @@ class LogManager:
                 else:
                     directory.context.doomed.append(entry)
             if not all(entry.is_renamed for entry in directory.context.doomed):
-                works += self._log_start_work(directory)
+                works.append(self._log_start_work(directory))
         directories = [path for due_ms, path in self._doomed_directories if due_ms <= now_ms]
         if files or directories:
             works.append(_RemoveFiles(self._fs, files, directories))

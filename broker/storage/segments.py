@@ -62,6 +62,10 @@ class Segments:
             return self._segments[slot + 1].base_offset
         return log_end_offset
 
+    def end_behind(self, segment: Segment, log_end_offset: int) -> int:
+        """As ``end_of``, by the segment."""
+        return self.end_of(self.slot_for(segment.base_offset), log_end_offset)
+
     def remove(self, doomed: list[Segment]) -> None:
         gone = set(doomed)
         self._segments = [segment for segment in self._segments if segment not in gone]
