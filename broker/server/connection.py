@@ -197,8 +197,11 @@ class Connection:
                 break
             if not self._start(frame):
                 return
-        if self._queue:
-            self._flush()
+        if self._queue and not self._flush():
+            return
+        if self._backlog:
+            # Kept because answers were queued up, they may start now that those have been sent.
+            self._maybe_resume()
 
     def _stall(self) -> None:
         """No room for the frame in arrival: read no further until others have given back."""
@@ -213,8 +216,6 @@ class Connection:
         """Keep frames that cannot start yet, and read no further."""
         self._backlog.extend(self._frames.keep(frame) for frame in frames)
         self._read_off()
-        if not self._is_blocked(self._backlog[0]):
-            self._resume_soon()
 
     def _is_blocked(self, frame: memoryview) -> bool:
         """Whether the request in ``frame`` has to wait for answers of earlier ones."""
@@ -233,6 +234,8 @@ class Connection:
             header = parse_header(frame)
             answer = self._dispatcher.dispatch(self, header, frame)
         except (MalformedRequest, CloseConnection) as error:
+            if self._queue:
+                self._flush()  # what was answered before leaves first
             self.close(str(error))
             return False
         finally:
@@ -245,10 +248,23 @@ class Connection:
             slot = ResponseSlot(self)
             self._outstanding.append(slot)
             slot.complete(answer)
-        else:
+            return not self.is_closed
+        return self._push(answer)
+
+    def _push(self, answer: Answer) -> bool:
+        """Queue an answer; False when the connection closed over it (a file cannot be opened)."""
+        try:
             for item in answer:
                 self._queue.push(item)
-        return not self.is_closed
+        except OSError as error:
+            self.close(f"records cannot be sent: {error}")
+            return False
+        return True
+
+    def _maybe_resume(self) -> None:
+        """Go on soon with the backlog, if its first request may start now."""
+        if self._backlog and not self.is_closed and not self._is_blocked(self._backlog[0]):
+            self._resume_soon()
 
     def _resume_soon(self) -> None:
         if not self._is_resuming:
@@ -270,8 +286,7 @@ class Connection:
             return
         if not backlog:
             self._read_on()
-        elif not self._is_blocked(backlog[0]):
-            self._resume_soon()
+        self._maybe_resume()
 
     # -- answering ----------------------------------------------------------------------------
 
@@ -292,13 +307,11 @@ class Connection:
             if not is_done:
                 break
             outstanding.popleft()
-            if answer is not None:
-                for item in answer:
-                    self._queue.push(item)
+            if answer is not None and not self._push(answer):
+                return
         if self._queue:
             self._flush()
-        if self._backlog and not self.is_closed and not self._is_blocked(self._backlog[0]):
-            self._resume_soon()
+        self._maybe_resume()
 
     def _flush(self) -> bool:
         """Send what can be sent now; False when the connection closed over it."""
@@ -327,8 +340,7 @@ class Connection:
     def _on_writable(self) -> None:
         self.last_active_ms = self._listener.now_ms
         self._flush()
-        if self._backlog and not self.is_closed and not self._is_blocked(self._backlog[0]):
-            self._resume_soon()
+        self._maybe_resume()
 
     def _warm_up(self) -> None:
         region = self._queue.cold
@@ -345,6 +357,7 @@ class Connection:
         self._is_cold = False
         if self.is_closed:
             return
+        self._queue.pulled()
         if error is not None:
             self.close(f"reading the log failed: {error}")
             return

@@ -6,7 +6,8 @@ that header and records share a packet.
 
 A non-blocking socket does not make the file side non-blocking: a page that is not in the page
 cache would be read inside ``sendfile`` and stop the only loop. So each piece is first checked
-(``is_resident``); a cold one is reported, pulled in by a reader thread, and sent afterwards.
+(``is_resident``); a cold one is reported, pulled in by a reader thread, and sent afterwards without
+another look: some file systems (tmpfs) never tell, and memory may be too short to keep a page.
 
 A region whose file was truncated after the region was made may hold other bytes now: then the
 connection must close (``StaleRegionError``), since its frame can no longer be completed.
@@ -23,6 +24,8 @@ from typing import Final
 from broker.model.file_region import FileRegion
 
 PIECE_BYTES: Final = 1024 * 1024
+#: Bytes of files that one ``flush`` sends at most, however fast the peer takes them.
+TURN_BYTES: Final = 4 * 1024 * 1024
 #: Buffers up to this size are joined before they are sent.
 JOIN_BYTES: Final = 64 * 1024
 
@@ -31,6 +34,7 @@ class SendStatus(Enum):
     """How a flush ended."""
 
     DRAINED = 1
+    #: The socket is full, or has had its turn: go on when it is writable.
     BLOCKED = 2
     COLD = 3
 
@@ -42,7 +46,7 @@ class StaleRegionError(Exception):
 class SendQueue:
     """Buffers and regions in the order in which they leave."""
 
-    __slots__ = ("_descriptor", "_items", "_socket", "cold", "queued_bytes")
+    __slots__ = ("_descriptor", "_is_pulled", "_items", "_socket", "cold", "queued_bytes")
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -52,6 +56,8 @@ class SendQueue:
         self.queued_bytes = 0
         #: After COLD: the piece to be pulled into the page cache before the next flush.
         self.cold: FileRegion | None = None
+        #: The next piece was cold and has been pulled in.
+        self._is_pulled = False
 
     def __bool__(self) -> bool:
         return bool(self._items)
@@ -65,18 +71,27 @@ class SendQueue:
             self.queued_bytes += len(item)
         self._items.append(item)
 
+    def pulled(self) -> None:
+        """The cold piece has been read by a thread."""
+        self.cold = None
+        self._is_pulled = True
+
     def flush(self) -> SendStatus:
         """Send until empty, until the socket is full, or until a cold piece is met.
 
         Raises OSError when the peer is gone and StaleRegionError as described above.
         """
         items = self._items
+        left = TURN_BYTES
         try:
             while items:
                 item = items[0]
                 if isinstance(item, FileRegion):
-                    if not self._send_region(item):
+                    left = self._send_region(item, left)
+                    if self.cold is not None:
                         return SendStatus.COLD
+                    if left <= 0:
+                        return SendStatus.BLOCKED if items else SendStatus.DRAINED
                 else:
                     self._send_buffer(item)
         except BlockingIOError:
@@ -111,28 +126,34 @@ class SendQueue:
             items.popleft()
         return b"".join(parts) if len(parts) > 1 else first
 
-    def _send_region(self, region: FileRegion) -> bool:
-        """Send pieces of ``region`` until it is done; False at a cold piece."""
+    def _send_region(self, region: FileRegion, left: int) -> int:
+        """Send pieces of ``region`` while bytes of this turn are left; gives how many are.
+
+        Ends early at a cold piece (``cold``).
+        """
         file = region.file
         descriptor = file.pin()
         try:
-            while region.length:
+            while region.length and left > 0:
                 if region.is_stale:
                     raise StaleRegionError
                 count = min(region.length, PIECE_BYTES)
-                if not file.is_resident(region.position, count):
+                if not self._is_pulled and not file.is_resident(region.position, count):
                     self.cold = FileRegion(file, region.generation, region.position, count)
-                    return False
+                    return left
                 sent = os.sendfile(self._descriptor, descriptor, region.position, count)
                 if sent == 0:
                     raise StaleRegionError  # the file is shorter than it was
+                self._is_pulled = False
                 region.position += sent
                 region.length -= sent
+                left -= sent
         finally:
             file.unpin()
-        self._items.popleft()
-        file.unpin()
-        return True
+        if not region.length:
+            self._items.popleft()
+            file.unpin()
+        return left
 
     def clear(self) -> None:
         """Drop everything, giving descriptors back."""

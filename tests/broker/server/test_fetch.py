@@ -357,7 +357,9 @@ def test_cold_pages_of_many_partitions_take_one_trip() -> None:
 
 def test_cold_reads_of_one_trip_are_bounded() -> None:
     world, _ = cold_world(1.0, fetch_handler.MAX_COLD_READS + 20)
-    pending = sessionless(world, dict.fromkeys(range(fetch_handler.MAX_COLD_READS + 20), 1), max_wait=0)
+    pending = sessionless(
+        world, dict.fromkeys(range(fetch_handler.MAX_COLD_READS + 20), 1), max_wait=0
+    )
     assert world.threads.run() >= 2
     (topic,) = pending.answer.responses
     assert all(part.records for part in topic.partitions)
