@@ -321,6 +321,8 @@ class Segment:
         )
 
     def set_max_index_bytes(self, max_index_bytes: int) -> None:
+        if max_index_bytes == self._max_index_bytes:
+            return
         self._max_index_bytes = max_index_bytes
         if self._offset_index is not None:
             self._offset_index.set_max_bytes(max_index_bytes)
