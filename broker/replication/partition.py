@@ -11,7 +11,7 @@ acknowledged, that a loss of power could take back.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.config.topic_config import TopicConfig
 from broker.model.error_code import ErrorCode
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from broker.replication.delayed import DelayedFetch, DelayedProduce
     from broker.replication.replica_manager import PendingAppend
 
+#: Kafka's default of ``flush.messages`` and ``flush.ms``.
+NEVER: Final = (1 << 63) - 1
+
 
 class Partition:
     """Leader-side state of one partition."""
@@ -38,6 +41,8 @@ class Partition:
         "close_reason",
         "fetch_waiters",
         "high_watermark",
+        "is_flush_bound",
+        "is_flushed_by_rule",
         "leader_epoch",
         "log",
         "pending_appends",
@@ -74,6 +79,7 @@ class Partition:
         self._awaiting: deque[tuple[int, DelayedProduce]] = deque()
         #: How many of them have ended otherwise since (timed out, cancelled).
         self._forgotten_count = 0
+        self._note_flush_rules()
         self.advance_high_watermark()
 
     # -- write --------------------------------------------------------------------------------
@@ -85,10 +91,12 @@ class Partition:
             self.advance_high_watermark()
         return info
 
-    @property
-    def is_flush_bound(self) -> bool:
-        """Whether acknowledgements wait for the disk (``flush.messages=1``)."""
-        return self.log.config.flush_messages == 1
+    def _note_flush_rules(self) -> None:
+        config = self.log.config
+        #: Whether acknowledgements wait for the disk (``flush.messages=1``).
+        self.is_flush_bound = config.flush_messages == 1
+        #: Whether an append can make a flush due at all.
+        self.is_flushed_by_rule = config.flush_messages < NEVER or config.flush_ms < NEVER
 
     def advance_high_watermark(self) -> None:
         """Follow the log; wakes fetches and acknowledges produces that waited for it."""
@@ -183,6 +191,7 @@ class Partition:
     def set_config(self, config: TopicConfig, rules: ProduceRules) -> None:
         self.rules = rules
         self.log.set_config(config)
+        self._note_flush_rules()
         self.advance_high_watermark()
 
     def delete_records(self, before_offset: int) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final
 
 from broker.clock import Clock
 from broker.config.topic_config import TopicConfig
@@ -26,15 +25,12 @@ from broker.records.validation import (
     walks_in_thread,
 )
 from broker.replication.background import Background, FlushScheduler
-from broker.replication.partition import Partition
+from broker.replication.partition import NEVER, Partition
 from broker.storage.append_info import AppendInfo
 from broker.storage.flush import FlushNeeded
 from broker.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
-
-#: Kafka's default of ``flush.ms``.
-NEVER_MS: Final = (1 << 63) - 1
 
 AppendOutcome = AppendInfo | Exception
 
@@ -186,43 +182,35 @@ class ReplicaManager:
     # -- write --------------------------------------------------------------------------------
 
     def append(
-        self,
-        partition: Partition,
-        batch: memoryview,
-        header: BatchHeader,
-        now_ms: int,
-        done: Callable[[AppendOutcome], None],
+        self, partition: Partition, batch: memoryview, header: BatchHeader, now_ms: int
     ) -> AppendInfo | None:
         """Append a batch that passed ``check_header``.
 
-        Returns at once for nearly every batch. None means that its records must be looked at in
-        a thread first, or that it stands behind one of those: then ``done`` is called later, and
-        the batch was copied (the frame is free). Errors of an immediate append are raised.
+        Done at once for nearly every batch. None means that its records must be looked at in a
+        thread first, or that it stands behind one of those: then the caller calls ``append_later``.
+        Errors are raised.
         """
-        rules = partition.rules
-        is_walk_needed = needs_walk(header, rules, now_ms)
-        if not is_walk_needed and not partition.pending_appends:
-            return self._append_now(partition, batch, header, now_ms)
-        if is_walk_needed and not walks_in_thread(header):
-            rewritten = walk(batch, header, rules, now_ms)
+        if partition.pending_appends:
+            return None
+        if needs_walk(header, partition.rules, now_ms):
+            if walks_in_thread(header):
+                return None
+            rewritten = walk(batch, header, partition.rules, now_ms)
             if rewritten is not None:
                 batch = memoryview(rewritten)
             header = peek_header(batch)
-            is_walk_needed = False
-            if not partition.pending_appends:
-                return self._append_now(partition, batch, header, now_ms)
-        self._defer(partition, batch, header, is_walk_needed, now_ms, done)
-        return None
+        return self._append_now(partition, batch, header, now_ms)
 
-    def _defer(
+    def append_later(
         self,
         partition: Partition,
         batch: memoryview,
         header: BatchHeader,
-        is_walk_needed: bool,
         now_ms: int,
         done: Callable[[AppendOutcome], None],
     ) -> None:
+        """``done`` is called once the batch is appended or refused; the frame is free at once."""
+        is_walk_needed = needs_walk(header, partition.rules, now_ms)
         pending = PendingAppend(bytearray(batch), header, not is_walk_needed, done)
         partition.pending_appends.append(pending)
         if is_walk_needed:
@@ -282,14 +270,16 @@ class ReplicaManager:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         if info.rolled is not None:
             self.sync_rolled(partition, info.rolled)
-        if partition.is_flush_bound or partition.log.is_flush_due(now_ms):
+        if partition.is_flushed_by_rule and (
+            partition.is_flush_bound or partition.log.is_flush_due(now_ms)
+        ):
             self._flushes.request(partition)
         return info
 
     # -- disk ---------------------------------------------------------------------------------
 
     def _note_flush_interval(self, topic: HostedTopic) -> None:
-        if topic.config.flush_ms < NEVER_MS:
+        if topic.config.flush_ms < NEVER:
             self._timed_flushes[topic.name] = topic
         else:
             self._timed_flushes.pop(topic.name, None)

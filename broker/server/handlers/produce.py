@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.protocol.hot.produce import ProduceRequest, decode_request, encode_response
+from broker.records.header import TRANSACTIONAL_FLAG
 from broker.records.validation import InvalidBatch, check_header
 from broker.replication.delayed import DelayedProduce
 from broker.server.connection import Answer, CloseConnection, Connection, ResponseSlot
@@ -115,19 +116,19 @@ class _ProduceOperation:
                     ErrorCode.INVALID_RECORD, "exactly one batch is needed, got none"
                 )
             batch_header = check_header(records, partition.rules, now_ms, self._api_version)
-            if batch_header.is_transactional:
+            if batch_header.attributes & TRANSACTIONAL_FLAG:
                 raise KafkaError(ErrorCode.INVALID_TXN_STATE)
-            position = len(results)
-            done = partial(self._on_appended, partition, results, position, index)
-            info = broker.replicas.append(partition, records, batch_header, now_ms, done)
+            info = broker.replicas.append(partition, records, batch_header, now_ms)
         except InvalidBatch as error:
             return _refused(index, error)
         except KafkaError as error:
             return _failed(index, error.code, error.message)
-        if info is None:
-            self.unresolved += 1
-            return _failed(index, ErrorCode.UNKNOWN_SERVER_ERROR, None)  # replaced by _on_appended
-        return self._appended(partition, info, results, position, index)
+        if info is not None:
+            return self._appended(partition, info, results, len(results), index)
+        self.unresolved += 1
+        done = partial(self._on_appended, partition, results, len(results), index)
+        broker.replicas.append_later(partition, records, batch_header, now_ms, done)
+        return _failed(index, ErrorCode.UNKNOWN_SERVER_ERROR, None)  # replaced by _on_appended
 
     def _appended(
         self,

@@ -57,30 +57,19 @@ class World:
 
     def append(self, partition: Partition, data: bytearray | None = None) -> AppendInfo:
         """One batch that must be appended at once."""
-        outcomes: list[AppendOutcome] = []
         data = batch(size=10) if data is None else data
         info = self.replicas.append(
-            partition,
-            memoryview(data),
-            peek_header(data),
-            self.scheduler.wall_ms(),
-            outcomes.append,
+            partition, memoryview(data), peek_header(data), self.scheduler.wall_ms()
         )
         assert info is not None
-        assert not outcomes
         return info
 
     def append_later(self, partition: Partition, data: bytearray) -> list[AppendOutcome]:
         """One batch that has to wait for a walk; its outcome comes into the list."""
         outcomes: list[AppendOutcome] = []
-        info = self.replicas.append(
-            partition,
-            memoryview(data),
-            peek_header(data),
-            self.scheduler.wall_ms(),
-            outcomes.append,
-        )
-        assert info is None
+        arguments = (partition, memoryview(data), peek_header(data), self.scheduler.wall_ms())
+        assert self.replicas.append(*arguments) is None
+        self.replicas.append_later(*arguments, outcomes.append)
         return outcomes
 
 
