@@ -38,7 +38,7 @@ from broker.storage.flush import FlushNeeded, Unsynced
 from broker.storage.layout import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from broker.storage.leader_epochs import LeaderEpochs
 from broker.storage.log_reader import LogRead, LogReader, TimestampOffset
-from broker.storage.markers import parse_marker
+from broker.storage.markers import marker_in
 from broker.storage.producer_state import ProducerEntry, ProducerState
 from broker.storage.replay import rebuild_producers
 from broker.storage.retention import (
@@ -348,7 +348,7 @@ class Log:
             self._heat()
 
     def _check_marker(self, batch: memoryview | bytearray, header: BatchHeader) -> None:
-        marker = parse_marker(batch)
+        marker = marker_in(batch)
         if marker is not None:
             self.producers.check_marker(header, marker)
 
@@ -358,7 +358,7 @@ class Log:
         if not header.attributes & CONTROL_FLAG:
             self.producers.update(header, base_offset)
             return
-        marker = parse_marker(batch)
+        marker = marker_in(batch)
         if marker is None:
             return
         aborted = self.producers.end_transaction(header, marker, base_offset)

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
+from broker.records.control import TransactionMarker
 from broker.records.header import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
 from broker.storage.producer_snapshot import SnapshotEntry
 from broker.storage.transaction_index import AbortedTransaction
@@ -69,13 +70,6 @@ class ProducerEntry:
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-
-class TransactionMarker(NamedTuple):
-    """What a control batch says about its producer's transaction."""
-
-    is_abort: bool
-    coordinator_epoch: int
 
 
 class ProducerState:
@@ -198,7 +192,7 @@ class ProducerState:
             return None
         self._ongoing.pop(first_offset, None)
         self._ended[first_offset] = offset
-        if not marker.is_abort:
+        if marker.is_commit:
             return None
         last_stable_offset = next(iter(self._ongoing), offset + 1)
         return AbortedTransaction(producer_id, first_offset, offset, last_stable_offset)

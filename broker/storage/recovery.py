@@ -54,7 +54,7 @@ from broker.storage.layout import (
 )
 from broker.storage.leader_epochs import LeaderEpochs
 from broker.storage.log import Log
-from broker.storage.markers import parse_marker
+from broker.storage.markers import marker_in
 from broker.storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from broker.storage.producer_state import ProducerState
 from broker.storage.replay import rebuild_producers
@@ -548,7 +548,7 @@ class _SegmentScan:
         if not header.attributes & CONTROL_FLAG:
             self._producers.update(header, header.base_offset)
             return
-        marker = parse_marker(batch)
+        marker = marker_in(batch)
         if marker is not None:
             aborted = self._producers.end_transaction(header, marker, header.base_offset)
             if aborted is not None:

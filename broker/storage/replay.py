@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.records.header import CONTROL_FLAG
 from broker.storage.cold import waiting
 from broker.storage.file_records import BatchPlace
-from broker.storage.markers import parse_marker
+from broker.storage.markers import marker_in
 from broker.storage.producer_state import ProducerState
 from broker.storage.segment import Segment
 from broker.storage.segments import Segments
@@ -62,6 +62,6 @@ def _replay_batch(producers: ProducerState, segment: Segment, place: BatchPlace)
     if not header.attributes & CONTROL_FLAG:
         producers.update(header, place.base_offset)
         return
-    marker = parse_marker(waiting(lambda: records.batch_at(place)))
+    marker = marker_in(waiting(lambda: records.batch_at(place)))
     if marker is not None:
         producers.end_transaction(header, marker, place.base_offset)
