@@ -5,7 +5,7 @@
     metadata_record  bytes of one metadata record (``record_layouts`` is generated)
     kafka_metadata   what the records add up to
     settings         Kafka's server.properties, as far as it concerns data
-    judgement        all of that to a ``plan``, or a ``refusal``
+    judgement        all of that to a ``plan``, or a ``refusal``; ``topic_judgement`` topic by topic
     partition_files  which files of a partition are taken, and how
     execution        the plan carried out, in steps that may be interrupted (``disk``)
     store_writer     the metadata store of the new data directory

@@ -25,6 +25,7 @@ from broker.adopt.words import report_text, size_text
 from broker.clock import Clock, SystemClock
 
 _PROGRESS_INTERVAL_MS: Final = 1000
+_GOES_ON: Final = "Called again with the same directories it goes on."
 
 
 class _Voice:
@@ -80,8 +81,15 @@ def main(arguments: list[str] | None = None) -> int:
         return voice.adopted(adopt(options, Disk(), voice.on_progress))
     except Refusal as refusal:
         return voice.refused(refusal.message, refusal.hint)
+    except PermissionError as error:
+        return voice.refused(
+            str(error), "Run it as the user that Kafka ran as; then run Odradek as that user, too."
+        )
     except (OSError, StoreFailed) as error:
-        return voice.refused(str(error), "Called again with the same directories it goes on.")
+        return voice.refused(str(error), _GOES_ON)
+    except KeyboardInterrupt:
+        voice.refused("interrupted", _GOES_ON)
+        return 130
 
 
 def _parser() -> argparse.ArgumentParser:

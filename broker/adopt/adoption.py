@@ -26,7 +26,7 @@ from broker.adopt.names import DATA_LOCK, LOGS, METADATA, PLAN, REPORT, SETTINGS
 from broker.adopt.plan import Mode, Plan, Report, decode_plan, decode_report
 from broker.adopt.refusal import Refusal
 from broker.adopt.settings import Settings, choose_settings
-from broker.adopt.source import SourceDirectory, SourceLocks, fingerprint, survey
+from broker.adopt.source import SourceDirectory, SourceLocks, fingerprint, meta_file, survey
 from broker.config.properties import parse_properties
 from broker.storage.filesystem import RealFileSystem
 from broker.storage.layout import META_PROPERTIES, SNAPSHOT_SUFFIX
@@ -70,13 +70,13 @@ def adopt(options: Options, disk: Disk, on_progress: Progress) -> Adopted:
             if begun is not None and _has_begun_to_move(begun, options.data):
                 plan = begun
             else:
-                plan = make_plan(options)
+                plan = make_plan(options, disk)
                 _prepare(options, plan, begun, disk)
             Execution(options.data, plan, disk, on_progress).run()
         return Adopted(plan.report, is_new=True)
 
 
-def make_plan(options: Options) -> Plan:
+def make_plan(options: Options, disk: Disk) -> Plan:
     """Look at everything and decide; changes nothing. The directories are locked."""
     sources = [survey(path) for path in options.sources]
     history, metadata = _read_newest_metadata(sources, options)
@@ -93,7 +93,7 @@ def make_plan(options: Options) -> Plan:
             0 if metadata is not None else _next_seen_producer_id(sources),
         )
     )
-    return _with_real_costs(plan, options)
+    return _with_real_costs(plan, options, disk)
 
 
 # What was there before ---------------------------------------------------------------------------
@@ -224,10 +224,13 @@ def _next_seen_producer_id(sources: Sequence[SourceDirectory]) -> int:
     return highest + 1
 
 
-def _with_real_costs(plan: Plan, options: Options) -> Plan:
+def _with_real_costs(plan: Plan, options: Options, disk: Disk) -> Plan:
     """What cannot be linked or moved to the data directory's file system."""
-    device = os.stat(options.data).st_dev
-    foreign = {source for source in plan.sources if os.stat(source).st_dev != device}
+    foreign = {
+        source
+        for source in plan.sources
+        if not disk.is_one_file_system(meta_file(Path(source)), options.data)
+    }
     if plan.mode is Mode.MOVE and foreign:
         raise Refusal(
             f"{', '.join(sorted(foreign))} and {options.data} are on different file systems:"

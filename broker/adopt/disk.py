@@ -58,6 +58,18 @@ class Disk:
             raise
         return True
 
+    def is_one_file_system(self, file: Path, directory: Path) -> bool:
+        """Whether ``file`` could be linked or moved into ``directory``. Only trying tells: two mounts
+        of one file system look alike."""
+        trial = directory / ".adopting-trial"
+        trial.unlink(missing_ok=True)
+        try:
+            os.link(file, trial)
+        except OSError as error:
+            return error.errno != errno.EXDEV
+        trial.unlink()
+        return True
+
     def copy(self, source: Path, target: Path, on_progress: Progress) -> None:
         """Content, holes and modification time."""
         with source.open("rb") as reader, target.open("wb") as writer:

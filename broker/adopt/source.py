@@ -238,27 +238,31 @@ def _files_in(path: Path) -> dict[str, SourceFile]:
     return found
 
 
-def _read_meta(path: Path) -> MetaProperties:
-    if not path.is_dir():
-        raise Refusal(f"{path} is no directory", "Name the directories of Kafka's log.dirs.")
+def meta_file(path: Path) -> Path:
+    """``meta.properties``, also of a directory that is being moved."""
     for name in (META_PROPERTIES, MOVED_META_PROPERTIES):
-        file = path / name
-        if not file.exists():
-            continue
-        data = file.read_bytes()
-        if parse_properties(data.decode("utf-8", "replace")).get("version", "").strip() != "1":
-            raise Refusal(
-                f"{file} is not of version 1: this directory was written for ZooKeeper",
-                "Migrate it to KRaft with Kafka 3.9 first.",
-            )
-        meta = parse_meta_properties(data)
-        if meta is None:
-            raise Refusal(f"{file} names no node or no cluster")
-        return meta
+        if (path / name).exists():
+            return path / name
     raise Refusal(
         f"{path} holds no {META_PROPERTIES}: it is none of Kafka's log directories",
         "Name the directories of log.dirs in Kafka's server.properties.",
     )
+
+
+def _read_meta(path: Path) -> MetaProperties:
+    if not path.is_dir():
+        raise Refusal(f"{path} is no directory", "Name the directories of Kafka's log.dirs.")
+    file = meta_file(path)
+    data = file.read_bytes()
+    if parse_properties(data.decode("utf-8", "replace")).get("version", "").strip() != "1":
+        raise Refusal(
+            f"{file} is not of version 1: this directory was written for ZooKeeper",
+            "Migrate it to KRaft with Kafka 3.9 first.",
+        )
+    meta = parse_meta_properties(data)
+    if meta is None:
+        raise Refusal(f"{file} names no node or no cluster")
+    return meta
 
 
 def _read_offsets(path: Path) -> Offsets:

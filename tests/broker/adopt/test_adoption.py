@@ -190,6 +190,27 @@ def test_nothing_is_linked_where_everything_shall_be_copied(
     assert {path.stat().st_nlink for path in data.rglob("*.log")} == {1}
 
 
+class DistantDisk(Disk):
+    """The data directory is on another file system than Kafka's."""
+
+    def is_one_file_system(self, file: Path, directory: Path) -> bool:
+        return False
+
+    def link(self, source: Path, target: Path) -> bool:
+        return False
+
+
+def test_on_another_file_system_everything_is_copied(kafka: KafkaDirectory, data: Path) -> None:
+    before = contents(kafka.path / "orders-0")
+    take(data, kafka, disk=DistantDisk())
+    assert contents(data / "logs" / "orders-0") == before
+    assert {path.stat().st_nlink for path in data.rglob("*.log")} == {1}
+
+
+def test_nothing_is_moved_to_another_file_system(kafka: KafkaDirectory, data: Path) -> None:
+    assert "different file systems" in refused(data, kafka, mode=Mode.MOVE, disk=DistantDisk())
+
+
 def test_after_a_kill_only_what_lies_below_the_recovery_point_is_linked(
     tmp_path: Path, data: Path
 ) -> None:
