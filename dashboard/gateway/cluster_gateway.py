@@ -366,6 +366,12 @@ class Gateway:
     def _admin(self) -> AdminClient:
         if self._admin_client is None:
             self._admin_client = AdminClient(self.client_properties())
+            # A first request that needs a partition's leader may be put off by the library for one
+            # to three seconds while it changes connections; this one never is. Its answer, or
+            # that an old cluster cannot give one, does not matter.
+            with contextlib.suppress(KafkaException, TimeoutError):
+                answer = self._admin_client.describe_cluster(request_timeout=self.timeout_s)
+                answer.result(timeout=self.timeout_s)
         return self._admin_client
 
     def _admin_timeouts(self) -> dict[str, float]:
