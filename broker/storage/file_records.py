@@ -60,20 +60,6 @@ class FileRecords:
                 return place
         return None
 
-    def find_cut(self, position: int, limit: int, end: int) -> tuple[int, int]:
-        """Walk on from ``position`` while batches end at ``limit`` or before.
-
-        Gives the position behind the last of them (``position`` if there is none) and the offset
-        to go on from there. ``limit`` lies below ``end``, where the readable batches end.
-        """
-        next_offset = -1
-        for place in self.walk(position, end):
-            behind = place.position + place.size
-            if behind > limit:
-                return place.position, place.base_offset
-            position, next_offset = behind, place.last_offset + 1
-        return position, next_offset
-
     def walk(self, position: int, end: int, block_bytes: int = BLOCK_BYTES) -> Iterator[BatchPlace]:
         """Batches that begin in [position, end). Raises PagesCold rather than wait."""
         file = self.file

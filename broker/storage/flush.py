@@ -75,6 +75,7 @@ class FlushNeeded:
     """Everything below ``end_offset`` is on disk once ``run`` has returned."""
 
     __slots__ = (
+        "_descriptors",
         "_epochs",
         "_files",
         "_fs",
@@ -115,8 +116,13 @@ class FlushNeeded:
         for segment in self.sealed:
             self._files += segment.open_files()
         self._files += [fs.open(path) for path in self.small_files if fs.exists(path)]
-        for file in self._files:
-            file.pin()
+        self._descriptors = [file.pin() for file in self._files]
+
+    def plain_descriptors(self) -> list[int] | None:
+        """The descriptors whose fdatasync is all that ``run`` would do; None when there is more."""
+        if self._epochs is not None or self.directories:
+            return None
+        return self._descriptors
 
     def run(self) -> None:
         """Waits for the disk. Raises OSError or DiskFullError; the flush failed then."""

@@ -146,9 +146,7 @@ class LogReader:
         self, segment: Segment, position: int, max_bytes: int, limit: int, min_one_batch: bool
     ) -> tuple[int, int]:
         """Position and next offset behind the last whole batch within ``max_bytes``."""
-        wanted = position + max_bytes
-        start = max(segment.offset_index.batch_at_or_before(wanted), position)
-        cut, next_offset = segment.records.find_cut(start, wanted, limit)
+        cut, next_offset = segment.find_cut(position, position + max_bytes, limit)
         if cut > position or not min_one_batch:
             return cut, next_offset
         header = segment.records.header_at(position)

@@ -35,10 +35,13 @@ class OffsetIndex(SparseIndex):
         relative_offset, position = self.entry(slot)
         return position, self.base_offset + relative_offset
 
-    def batch_at_or_before(self, position: int) -> int:
-        """The last indexed position that is <= ``position``: a batch begins there."""
+    def batch_at_or_before(self, position: int) -> tuple[int, int]:
+        """The last indexed position that is <= ``position``, and the last offset of its batch."""
         slot = self._last_slot_up_to_value(position)
-        return self.entry(slot)[1] if slot >= 0 else 0
+        if slot < 0:
+            return 0, -1
+        relative_offset, indexed = self.entry(slot)
+        return indexed, self.base_offset + relative_offset
 
     def last(self) -> tuple[int, int]:
         """Last offset and position in the index; base offset and 0 if it is empty."""

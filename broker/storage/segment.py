@@ -398,17 +398,40 @@ class Segment:
                 return place
         return None
 
-    def _walk_to(self, offset: int, block_bytes: int) -> Iterator[BatchPlace]:
-        """Batches from the index entry before ``offset`` on.
+    def find_cut(self, position: int, wanted: int, end: int) -> tuple[int, int]:
+        """Where to stop on the way from the batch at ``position`` to ``wanted``, which lies
+        inside a batch or behind one, and before ``end``.
 
-        The first one must be the batch that the entry promises: else the index is damaged, and
-        going by it could skip records.
+        Gives the position behind the last batch that ends there or before (``position`` if there
+        is none) and the offset to go on from.
         """
+        start, promised = self.offset_index.batch_at_or_before(wanted)
+        if start <= position:
+            start, promised = position, -1
+        next_offset = -1
+        for place in self._walk_from(start, promised, end, BLOCK_BYTES):
+            behind = place.position + place.size
+            if behind > wanted:
+                return place.position, place.base_offset
+            start, next_offset = behind, place.last_offset + 1
+        return start, next_offset
+
+    def _walk_to(self, offset: int, block_bytes: int) -> Iterator[BatchPlace]:
+        """Batches from the index entry before ``offset`` on."""
         position, promised = self.offset_index.position_before(offset)
+        return self._walk_from(position, promised, self.size, block_bytes)
+
+    def _walk_from(
+        self, position: int, promised: int, end: int, block_bytes: int
+    ) -> Iterator[BatchPlace]:
+        """Batches from an index entry on, whose batch must end at ``promised`` (-1: no entry).
+
+        If it does not, the index is damaged, and going by it could skip or split batches.
+        """
         if promised >= 0 and position >= self.size:
             raise self._damaged_index(position)
         try:
-            for place in self.records.walk(position, self.size, block_bytes):
+            for place in self.records.walk(position, end, block_bytes):
                 if promised >= 0 and place.last_offset != promised:
                     raise self._damaged_index(position)
                 promised = -1

@@ -144,6 +144,8 @@ class SparseIndex:
 
     def _search_file(self, wanted: int, column: int) -> int:
         low, high = 0, self._tail_start
+        if not high:
+            return -1
         file, entry, size = self.file, self.ENTRY, self.ENTRY.size
         while low < high:
             middle = (low + high) // 2

@@ -1,0 +1,292 @@
+"""What recovery makes of directories that crashes, bit rot and foreign hands left behind."""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+
+from broker.model.error_code import ErrorCode
+from broker.model.errors import CorruptLogError, KafkaError
+from broker.model.ids import TopicPartition
+from broker.storage.log import Log
+from tests.broker.storage.build import (
+    NOW_MS,
+    TP,
+    append,
+    batch,
+    config,
+    fill,
+    flush,
+    headers,
+    new_log,
+    open_manager,
+    read,
+    read_all,
+    reopen,
+)
+from tests.broker.storage.check import check_indexes
+
+SMALL = config(segment_bytes=2000, index_interval_bytes=200)
+
+
+def segments_of(directory: Path) -> list[Path]:
+    return sorted((directory / str(TP)).glob("*.log"))
+
+
+def filled(directory: Path, batches: int = 40) -> Log:
+    log = new_log(directory, SMALL)
+    for number in range(batches):
+        append(log, batch(timestamp=NOW_MS + number), leader_epoch=number // 10)
+    return log
+
+
+def bases(log: Log) -> list[int]:
+    return [header.base_offset for header in read_all(log)]
+
+
+@pytest.mark.parametrize("cut", [1, 12, 60, 61, 100, 170])
+def test_a_torn_last_batch_is_cut(tmp_path: Path, cut: int) -> None:
+    filled(tmp_path)
+    last = segments_of(tmp_path)[-1]
+    os.truncate(last, last.stat().st_size - cut)
+    log = reopen(tmp_path, SMALL, clean=False)
+    assert bases(log) == list(range(39))
+    assert last.stat().st_size == log.segments.active.size
+    check_indexes(log)
+    append(log, batch())
+    assert bases(log) == list(range(40))
+
+
+def test_only_the_tail_from_the_recovery_point_is_judged(tmp_path: Path) -> None:
+    filled(tmp_path)
+    first = segments_of(tmp_path)[0]
+    data = bytearray(first.read_bytes())
+    data[300] ^= 1
+    first.write_bytes(data)
+    log = reopen(tmp_path, SMALL, clean=False, recovery_point=22)
+    assert log.log_end_offset == 40
+
+
+def test_damage_above_the_recovery_point_with_segments_behind_it_is_for_a_human(
+    tmp_path: Path,
+) -> None:
+    filled(tmp_path)
+    first = segments_of(tmp_path)[0]
+    data = bytearray(first.read_bytes())
+    data[300] ^= 1
+    first.write_bytes(data)
+    before = [path.read_bytes() for path in segments_of(tmp_path)]
+    with pytest.raises(CorruptLogError) as damage:
+        reopen(tmp_path, SMALL, clean=False)
+    assert (damage.value.position, damage.value.offset) == (171, 1)
+    assert [path.read_bytes() for path in segments_of(tmp_path)] == before
+
+
+def test_after_a_power_loss_the_log_ends_before_the_first_lost_byte(tmp_path: Path) -> None:
+    filled(tmp_path)
+    second = segments_of(tmp_path)[1]
+    data = bytearray(second.read_bytes())
+    data[300:] = bytes(len(data) - 300)
+    second.write_bytes(data)
+    log = reopen(tmp_path, SMALL, clean=False, recovery_point=5, power_was_lost=True)
+    assert bases(log) == list(range(12))
+    assert log.leader_epochs.entries() == [(0, 0), (1, 10)]
+    check_indexes(log)
+
+
+def test_after_a_power_loss_segments_behind_a_lost_one_are_dropped(tmp_path: Path) -> None:
+    filled(tmp_path)
+    segments_of(tmp_path)[1].unlink()
+    log = reopen(tmp_path, SMALL, clean=False, power_was_lost=True)
+    assert bases(log) == list(range(11))
+
+
+def test_gaps_of_a_compacted_topic_are_no_damage(tmp_path: Path) -> None:
+    filled(tmp_path)
+    segments_of(tmp_path)[1].unlink()
+    compacted = config(
+        segment_bytes=2000, index_interval_bytes=200, cleanup_policy=frozenset({"compact"})
+    )
+    log = reopen(tmp_path, compacted, clean=False, power_was_lost=True)
+    assert log.log_end_offset == 40
+
+
+def test_damage_below_the_recovery_point_is_never_cut(tmp_path: Path) -> None:
+    filled(tmp_path)
+    last = segments_of(tmp_path)[-1]
+    os.truncate(last, last.stat().st_size - 10)
+    with pytest.raises(CorruptLogError):
+        reopen(tmp_path, SMALL, clean=False, recovery_point=40, power_was_lost=True)
+
+
+def test_a_falling_leader_epoch_ends_the_log(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    for leader_epoch in (1, 1, 3, 2, 4):
+        data = batch()
+        log.append_as_leader(data, headers_of(data), leader_epoch, NOW_MS)
+    assert bases(reopen(tmp_path, clean=False, power_was_lost=True)) == [0, 1, 2]
+
+
+def headers_of(data: bytearray):  # type: ignore[no-untyped-def]
+    from broker.records.header import peek_header
+
+    return peek_header(data)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: None,
+        lambda data: b"",
+        lambda data: data[:-3],
+        lambda data: data + bytes(10 << 20),
+        lambda data: bytes(10 << 20),
+        lambda data: b"\xee" * len(data),
+    ],
+    ids=["missing", "empty", "torn", "preallocated", "zeros", "garbage"],
+)
+@pytest.mark.parametrize("clean", [True, False])
+def test_damaged_indexes_are_made_anew(
+    tmp_path: Path, suffix: str, damage: object, clean: bool
+) -> None:
+    log = filled(tmp_path)
+    log.close()
+    for path in segments_of(tmp_path):
+        index = path.with_suffix(suffix)
+        wanted = damage(index.read_bytes())  # type: ignore[operator]
+        if wanted is None:
+            index.unlink()
+        else:
+            index.write_bytes(wanted)
+    log = reopen(tmp_path, SMALL, clean=clean, recovery_point=40)
+    assert bases(log) == list(range(40))
+    for offset in range(40):
+        assert read(log, offset, 1).base_offset == offset
+    found = log.offset_for_timestamp(NOW_MS + 33, 40)
+    if suffix == ".index" or damage(b"123456789012") != b"\xee" * 12:  # type: ignore[operator]
+        assert found == (NOW_MS + 33, 33, 3)
+
+
+def test_idle_partitions_are_opened_without_a_word(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C023: empty ones, ones with one record, ones with one record left after retention."""
+    caplog.set_level(logging.INFO)
+    manager = open_manager([tmp_path])
+    for index in range(30):
+        log = manager.get_or_create(TopicPartition("t", index), uuid.UUID(int=1), config())
+        if index >= 10:
+            fill(log, 1)
+        if index >= 20:
+            log.truncate_fully_and_start_at(4096)
+            fill(log, 1)
+    expected = {tp: (log.log_start_offset, log.log_end_offset) for tp, log in manager.logs.items()}
+    manager.close()
+    for path in (tmp_path / "t-15").glob("*.*index"):
+        path.write_bytes(path.read_bytes() + bytes(1 << 20))
+    for is_clean in (True, False, False):
+        caplog.clear()
+        manager = open_manager([tmp_path])
+        found = {tp: (log.log_start_offset, log.log_end_offset) for tp, log in manager.logs.items()}
+        assert found == expected
+        noisy = [record for record in caplog.records if "t-15" not in record.getMessage()]
+        assert not noisy
+        if is_clean:
+            manager.close()
+        else:
+            manager.directories[str(tmp_path)].close()
+
+
+def test_bit_rot_in_a_sealed_segment_stops_no_other_read(tmp_path: Path) -> None:
+    """C028: a damaged header is told with its place, what lies behind it is read."""
+    log = filled(tmp_path)
+    log.close()
+    first = segments_of(tmp_path)[0]
+    data = bytearray(first.read_bytes())
+    data[5 * 171 + 16] ^= 0x7F  # magic of batch 5
+    first.write_bytes(data)
+    log = reopen(tmp_path, SMALL, clean=True)
+    assert headers(read(log, 0, 3 * 171))[-1].base_offset == 2
+    with pytest.raises(CorruptLogError) as damage:
+        read(log, 5, 171)
+    assert damage.value.position == 5 * 171
+    assert read(log, 9, 171).base_offset == 9
+    assert [header.base_offset for header in headers(read(log, 12, 171))] == [12]
+
+
+def test_a_damaged_index_of_a_sealed_segment_is_repaired_when_it_is_met(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    log.close()
+    log = reopen(tmp_path, SMALL, clean=True)
+    path = segments_of(tmp_path)[1].with_suffix(".index")
+    size = path.stat().st_size
+    path.write_bytes(bytes.fromhex("0000000300000001") * (size // 8))
+    for offset in range(11, 22):
+        assert read(log, offset, 171).base_offset == offset
+    check_indexes(log)
+
+
+def test_leftovers_of_an_interrupted_run_are_swept_away(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    directory = tmp_path / str(TP)
+    for name in (
+        "00000000000000000099.log.deleted",
+        "00000000000000000000.index.cleaned",
+        "leader-epoch-checkpoint.tmp",
+        "00000000000000000099.index",
+        "00000000000000000005.snapshot",
+    ):
+        (directory / name).write_bytes(b"x")
+    log = reopen(tmp_path, SMALL, clean=True)
+    assert bases(log) == list(range(40))
+    names = {path.name for path in directory.iterdir()}
+    assert not any(name.endswith((".deleted", ".cleaned", ".tmp")) for name in names)
+    assert "00000000000000000099.index" not in names
+    assert "00000000000000000005.snapshot" not in names
+
+
+def test_a_damaged_snapshot_costs_only_reading_more(tmp_path: Path) -> None:
+    log = new_log(tmp_path, SMALL)
+    for sequence in range(40):
+        append(log, batch(producer_id=3, producer_epoch=0, base_sequence=sequence))
+    log.close()
+    for path in (tmp_path / str(TP)).glob("*.snapshot"):
+        path.write_bytes(path.read_bytes()[:-1])
+    log = reopen(tmp_path, SMALL, clean=False, recovery_point=40)
+    assert append(log, batch(producer_id=3, producer_epoch=0, base_sequence=38)).is_duplicate
+
+
+def test_a_log_that_ends_below_its_start_begins_anew_there(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    log = reopen(tmp_path, SMALL, clean=False, log_start_offset=100)
+    assert (log.log_start_offset, log.log_end_offset) == (100, 100)
+    append(log, batch())
+    assert bases(log) == [100]
+
+
+def test_a_damaged_partition_is_offline_alone(tmp_path: Path) -> None:
+    manager = open_manager([tmp_path], SMALL)
+    good = TopicPartition("good", 0)
+    for topic_partition in (TP, good):
+        log = manager.get_or_create(topic_partition, None, SMALL)
+        fill(log, 40)
+        flush(log)
+    for work in manager.checkpoint_work():
+        work.run()
+    manager.directories[str(tmp_path)].close()
+    last = segments_of(tmp_path)[-1]
+    os.truncate(last, 200)
+    manager = open_manager([tmp_path], SMALL)
+    assert list(manager.offline_partitions) == [TP]
+    with pytest.raises(KafkaError) as refused:
+        manager.get(TP)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert manager.get(good) is not None
+    manager.close()
+    assert "orders 0 39" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
