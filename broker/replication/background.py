@@ -8,7 +8,7 @@ appended while one ran is covered by the next.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 #: Files synced at the same time: more only queue up in the device.
 MAX_FLUSHES: Final = 8
+#: The same where the kernel syncs by itself: nobody waits in a thread.
+MAX_KERNEL_FLUSHES: Final = 64
 #: Logs that one thread syncs in a row before their acknowledgements go out.
 MAX_LOGS_A_JOB: Final = 16
 
@@ -45,6 +47,17 @@ class Background(Protocol):
         """fdatasync on behalf of ``FlushScheduler``."""
         ...
 
+    @property
+    def can_datasync(self) -> bool:
+        """Whether ``datasync`` works here."""
+        ...
+
+    def datasync(
+        self, descriptors: Sequence[int], then: Callable[[Exception | None], None]
+    ) -> bool:
+        """fdatasync without a thread; False when it was not begun."""
+        ...
+
 
 class FlushScheduler:
     """Decides which log is synced next."""
@@ -68,6 +81,27 @@ class FlushScheduler:
         self._pump()
 
     def _pump(self) -> None:
+        if self._background.can_datasync:
+            self._pump_to_kernel()
+        else:
+            self._pump_to_threads()
+
+    def _pump_to_kernel(self) -> None:
+        while self._waiting and self._running < MAX_KERNEL_FLUSHES:
+            for partition, flush in self._take(1):
+                self._running += 1
+                descriptors = flush.plain_descriptors()
+                done = partial(self._on_synced, partition, flush)
+                if descriptors is None or not self._background.datasync(descriptors, done):
+                    jobs = [(partition, flush)]
+                    self._background.flush(partial(_run_all, [flush]), partial(self._on_done, jobs))
+
+    def _on_synced(self, partition: Partition, flush: FlushNeeded, error: Exception | None) -> None:
+        self._running -= 1
+        self._finish(partition, flush, error)
+        self._pump()
+
+    def _pump_to_threads(self) -> None:
         while self._waiting and self._running < MAX_FLUSHES:
             jobs = self._take(-(-len(self._waiting) // (MAX_FLUSHES - self._running)))
             if not jobs:

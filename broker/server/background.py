@@ -7,11 +7,12 @@ after a piece of work runs on the loop again. Pools start their threads when fir
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from broker.replication.background import MAX_FLUSHES
+from broker.server.kernel_sync import KernelSync
 
 T = TypeVar("T")
 Then = Callable[[T | None, Exception | None], None]
@@ -30,6 +31,9 @@ class Threads:
         self._disk = ThreadPoolExecutor(DISK_THREADS, "disk")
         self._read = ThreadPoolExecutor(READER_THREADS, "read")
         self._compute = ThreadPoolExecutor(COMPUTE_THREADS, "compute")
+        self._kernel_sync = KernelSync.create(loop)
+        #: Pieces of work whose result has not come back to the loop yet.
+        self._under_way = 0
 
     def flush(self, work: Callable[[], T], then: Then[T]) -> None:
         self._submit(self._flush, work, then)
@@ -43,24 +47,65 @@ class Threads:
     def compute(self, work: Callable[[], T], then: Then[T]) -> None:
         self._submit(self._compute, work, then)
 
+    @property
+    def can_datasync(self) -> bool:
+        return self._kernel_sync is not None
+
+    def datasync(self, descriptors: Sequence[int], then: Callable[[Exception | None], None]) -> bool:
+        """fdatasync by the kernel alone; False when it was not begun."""
+        if self._kernel_sync is None:
+            return False
+
+        def come_back(error: OSError | None) -> None:
+            self._under_way -= 1
+            then(error)
+
+        if not self._kernel_sync.submit(descriptors, come_back):
+            return False
+        self._under_way += 1
+        return True
+
     async def call(self, work: Callable[[], T]) -> T:
         """Run blocking file work in the disk pool and wait for it."""
-        return await self._loop.run_in_executor(self._disk, work)
+        future: asyncio.Future[T] = self._loop.create_future()
+
+        def then(result: T | None, error: Exception | None) -> None:
+            if future.done():
+                return  # whoever waited was cancelled
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)  # type: ignore[arg-type]
+
+        self._submit(self._disk, work, then)
+        return await future
 
     def _submit(self, pool: ThreadPoolExecutor, work: Callable[[], T], then: Then[T]) -> None:
+        self._under_way += 1
         call_back = self._loop.call_soon_threadsafe
 
         def run() -> None:
             try:
                 result = work()
             except Exception as error:  # noqa: BLE001 - handed to the loop, which decides
-                call_back(then, None, error)
+                call_back(self._come_back, then, None, error)
             else:
-                call_back(then, result, None)
+                call_back(self._come_back, then, result, None)
 
         pool.submit(run)
+
+    def _come_back(self, then: Then[T], result: T | None, error: Exception | None) -> None:
+        self._under_way -= 1
+        then(result, error)
+
+    async def idle(self) -> None:
+        """Returns once nothing is under way, nor what it led to."""
+        while self._under_way:
+            await asyncio.sleep(0.001)
 
     def close(self) -> None:
         """Wait for what runs; nothing may be submitted any more."""
         for pool in (self._compute, self._read, self._flush, self._disk):
             pool.shutdown(wait=True)
+        if self._kernel_sync is not None:
+            self._kernel_sync.close()

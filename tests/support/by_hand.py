@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 Then = Callable[[Any, Exception | None], None]
@@ -92,8 +93,20 @@ class Job:
 
 
 class ManualThreads:
-    def __init__(self) -> None:
+    def __init__(self, can_datasync: bool = False) -> None:
         self.jobs: list[Job] = []
+        #: Whether the kernel syncs by itself here: then plain flushes are jobs of kind "datasync".
+        self.can_datasync = can_datasync
+
+    def datasync(
+        self, descriptors: Sequence[int], then: Callable[[Exception | None], None]
+    ) -> bool:
+        def work() -> None:
+            for descriptor in descriptors:
+                os.fdatasync(descriptor)
+
+        self.jobs.append(Job("datasync", work, lambda _, error: then(error)))
+        return True
 
     def compute(self, work: Callable[[], Any], then: Then) -> None:
         self.jobs.append(Job("compute", work, then))
