@@ -250,11 +250,15 @@ class Broker:
         for listener in self.listeners:
             listener.close_connections()
         await self.tasks.cancel()
+        self.is_hosting = False
+        self.hosting.stop()
         await self.hosting.deletions_done()
         await self.control.stop()
         while not self.store.is_idle:
             await asyncio.sleep(0.001)
         self.store.close()
+        # What came back from threads until now may have changed a log; nothing does from here on.
+        await self.threads.idle()
         await self.threads.call(self.logs.close)
         self.threads.close()
         self._lock.release()

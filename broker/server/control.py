@@ -37,7 +37,7 @@ class ControlSocket:
         self._directory = directory
         self._commands = commands
         self._server: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._clients: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def start(self) -> None:
         listening = self._bind()
@@ -66,15 +66,18 @@ class ControlSocket:
         if self._server is None:
             return
         self._server.close()
-        for writer in tuple(self._writers):
-            writer.close()
+        clients = tuple(self._clients)
+        for task in clients:
+            task.cancel()  # a command under way must not meet logs that are being closed
+        await asyncio.gather(*clients, return_exceptions=True)
         (self._directory / SOCKET_NAME).unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._writers) >= MAX_CLIENTS:
+        task = asyncio.current_task()
+        if task is None or len(self._clients) >= MAX_CLIENTS:
             writer.close()
             return
-        self._writers.add(writer)
+        self._clients[task] = writer
         try:
             while line := await reader.readline():
                 writer.write(await self._answer(line))
@@ -82,7 +85,7 @@ class ControlSocket:
         except (OSError, ValueError) as error:  # gone, or a line over the limit
             logger.info("control client left: %s", error)
         finally:
-            self._writers.discard(writer)
+            del self._clients[task]
             writer.close()
 
     async def _answer(self, line: bytes) -> bytes:

@@ -1,8 +1,12 @@
 """From the cluster's image to what this broker hosts.
 
 The controller publishes images in order; ``Hosting`` tells the replica manager of new, grown,
-changed and deleted topics, creates the directories of new partitions in small slices, and deletes
-the directories of deleted ones: renamed and synced first (``deletions_done``), unlinked later.
+changed and deleted topics at once. What takes its time is queued and done in turns of the loop: the
+directories of new partitions are made, those of deleted topics renamed and synced (``settled``
+returns after that; they are unlinked later), topics take over new defaults of the broker.
+
+A topic that is created while directories of its predecessor wait to be renamed has them renamed
+first: it never meets them.
 """
 
 from __future__ import annotations
@@ -10,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.topic_config import TopicConfig, resolve_topic_config
@@ -24,47 +29,32 @@ from broker.metadata.changes import (
     TopicDeleted,
 )
 from broker.metadata.image import ClusterImage, TopicImage
-from broker.model.errors import KafkaError
+from broker.model.errors import DiskFullError, KafkaError, StorageError
 from broker.model.ids import TopicPartition
-from broker.records.compression import Codec
-from broker.records.validation import ProduceRules
+from broker.records.produce_rules import ProduceRules
+from broker.server.tasks import Turn
+from broker.storage.flush import BlockingWork
 
 if TYPE_CHECKING:
     from broker.server.app import Broker
 
 logger = logging.getLogger(__name__)
 
-#: Partitions whose directories are made in one turn of the loop (about 0.1 ms each).
-MATERIALISE_PER_TURN: Final = 16
-_CODECS: Final = {
-    "uncompressed": Codec.NONE,
-    "gzip": Codec.GZIP,
-    "snappy": Codec.SNAPPY,
-    "lz4": Codec.LZ4,
-    "zstd": Codec.ZSTD,
-}
+produce_rules = lru_cache(maxsize=1024)(ProduceRules.for_topic)
 
 
-@lru_cache(maxsize=1024)
-def produce_rules(config: TopicConfig) -> ProduceRules:
-    """What a topic of this configuration asks of its batches."""
-    codec = _CODECS.get(config.compression_type)  # "producer": keep what was sent
-    levels = {
-        Codec.GZIP: config.compression_gzip_level,
-        Codec.LZ4: config.compression_lz4_level,
-        Codec.ZSTD: config.compression_zstd_level,
-    }
-    return ProduceRules(
-        max_message_bytes=config.max_message_bytes,
-        is_compacted=config.is_compacted,
-        codec=codec,
-        codec_level=levels.get(codec) if codec is not None else None,
-        log_append_time=config.is_log_append_time,
-        before_max_ms=config.message_timestamp_before_max_ms,
-        after_max_ms=config.message_timestamp_after_max_ms,
-        strict=config.validation_strict,
-        max_decompressed_bytes=config.max_decompressed_message_bytes,
-    )
+class _Deletion:
+    """A deleted topic until its directories are renamed, and that is synced."""
+
+    __slots__ = ("done", "left", "name", "works")
+
+    def __init__(
+        self, name: str, partitions: list[TopicPartition], done: asyncio.Future[None]
+    ) -> None:
+        self.name = name
+        self.left = deque(partitions)
+        self.works: list[BlockingWork] = []
+        self.done = done
 
 
 class Hosting:
@@ -73,8 +63,11 @@ class Hosting:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._to_materialise: deque[TopicPartition] = deque()
-        self._is_materialising = False
+        self._to_reconfigure: deque[str] = deque()
+        self._to_delete: deque[_Deletion] = deque()
+        self._is_working = False
         self._deletions: set[asyncio.Future[None]] = set()
+        self._reconfigured: asyncio.Future[None] | None = None
 
     # -- images -------------------------------------------------------------------------------
 
@@ -95,10 +88,11 @@ class Hosting:
                 continue
             if may_delete and log.topic_id is not None:
                 logger.info("deleting the directory of %s: its topic is gone", topic_partition)
-                self._delete_directory(topic_partition)
+                self._begin_deletion(topic_partition.topic, [topic_partition])
             else:
                 logger.warning("setting %s aside: no topic has its id", topic_partition)
-                self._broker.logs.set_aside(topic_partition)
+                self._give_up(topic_partition, self._broker.logs.set_aside)
+        self._finish_deletions()
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
         for change in new.changes:
@@ -114,9 +108,26 @@ class Hosting:
                 self._broker.on_broker_configs(new)
 
     def reconfigure_all(self) -> None:
-        """Broker defaults have changed: every topic's configuration is resolved anew."""
-        for topic in self._broker.image.topics.values():
-            self._reconfigure(topic)
+        """Broker defaults have changed: every topic's configuration is resolved anew, soon."""
+        self._to_reconfigure = deque(self._broker.image.topics)
+        if self._reconfigured is None:
+            self._reconfigured = self._broker.loop.create_future()
+        self._work_soon()
+
+    async def reconfigured(self) -> None:
+        """Returns once every topic follows the broker's present defaults."""
+        if self._reconfigured is not None:
+            await asyncio.shield(self._reconfigured)
+
+    async def deletions_done(self) -> None:
+        """Returns once every deletion that was begun before is synced."""
+        pending = tuple(self._deletions)
+        if pending:
+            await asyncio.gather(*(asyncio.shield(each) for each in pending))
+
+    def stop(self) -> None:
+        """Make no more directories. Deletions go on to their end."""
+        self._to_materialise.clear()
 
     def _config(self, topic: TopicImage) -> TopicConfig:
         return resolve_topic_config(topic.configs, self._broker_config)
@@ -126,6 +137,7 @@ class Hosting:
         return self._broker.config
 
     def _host(self, topic: TopicImage) -> None:
+        self._finish_deletions(topic.name)
         config = self._config(topic)
         epochs = [partition.leader_epoch for partition in topic.partitions]
         self._broker.replicas.host_topic(
@@ -133,7 +145,7 @@ class Hosting:
         )
         for index in range(len(topic.partitions)):
             self._to_materialise.append(TopicPartition(topic.name, index))
-        self._materialise_soon()
+        self._work_soon()
 
     def _reconfigure(self, topic: TopicImage) -> None:
         config = self._config(topic)
@@ -141,46 +153,98 @@ class Hosting:
 
     def _drop(self, topic: TopicImage) -> None:
         self._broker.fragments.forget(topic.name)
-        for topic_partition in self._broker.replicas.drop_topic(topic.name):
-            self._delete_directory(topic_partition)
+        self._begin_deletion(topic.name, self._broker.replicas.drop_topic(topic.name))
 
     # -- directories --------------------------------------------------------------------------
 
-    def _materialise_soon(self) -> None:
-        if self._to_materialise and not self._is_materialising:
-            self._is_materialising = True
-            self._broker.loop.call_soon(self._materialise_some)
+    def _work_soon(self) -> None:
+        if not self._is_working and (
+            self._to_delete or self._to_reconfigure or self._to_materialise
+        ):
+            self._is_working = True
+            self._broker.loop.call_soon(self._work)
 
-    def _materialise_some(self) -> None:
-        self._is_materialising = False
-        queue = self._to_materialise
-        for _ in range(MATERIALISE_PER_TURN):
-            if not queue:
+    def _work(self) -> None:
+        """One turn of the loop's worth of what waits; first what somebody is waiting for."""
+        self._is_working = False
+        turn = Turn()
+        while True:
+            if self._to_delete:
+                self._delete_next(self._to_delete[0])
+            elif self._to_reconfigure:
+                self._reconfigure_next()
+            elif self._to_materialise:
+                self._materialise_next()
+            else:
                 return
-            topic_partition = queue.popleft()
-            try:
-                self._broker.replicas.materialise(topic_partition.topic, topic_partition.partition)
-            except KafkaError as error:
-                logger.error("cannot make the directory of %s: %s", topic_partition, error)
-        self._materialise_soon()
+            if turn.is_over:
+                break
+        self._work_soon()
 
-    def _delete_directory(self, topic_partition: TopicPartition) -> None:
-        work = self._broker.logs.delete(topic_partition)
-        if work is None:
+    def _materialise_next(self) -> None:
+        topic_partition = self._to_materialise.popleft()
+        try:
+            self._broker.replicas.materialise(topic_partition.topic, topic_partition.partition)
+        except KafkaError as error:
+            logger.error("cannot make the directory of %s: %s", topic_partition, error)
+
+    def _reconfigure_next(self) -> None:
+        topic = self._broker.image.topics.get(self._to_reconfigure.popleft())
+        if topic is not None:
+            self._reconfigure(topic)
+        if not self._to_reconfigure and self._reconfigured is not None:
+            self._reconfigured.set_result(None)
+            self._reconfigured = None
+
+    def _begin_deletion(self, name: str, partitions: list[TopicPartition]) -> None:
+        if not partitions:
             return
-        future: asyncio.Future[None] = self._broker.loop.create_future()
-        self._deletions.add(future)
+        done: asyncio.Future[None] = self._broker.loop.create_future()
+        self._deletions.add(done)
+        self._to_delete.append(_Deletion(name, partitions, done))
+        self._work_soon()
 
-        def done(_: None, error: Exception | None) -> None:
-            if error is not None:
-                logger.error("deleting the directory of %s: %s", topic_partition, error)
-            self._deletions.discard(future)
-            future.set_result(None)
+    def _finish_deletions(self, name: str | None = None) -> None:
+        """Rename what is left of topics of this name (None: of all) at once."""
+        for deletion in tuple(self._to_delete):
+            while name in (None, deletion.name) and deletion.left:
+                self._delete_next(deletion)
 
-        self._broker.threads.disk(work.run, done)
+    def _delete_next(self, deletion: _Deletion) -> None:
+        work = self._give_up(deletion.left.popleft(), self._broker.logs.delete)
+        if work is not None:
+            deletion.works.append(work)
+        if not deletion.left:
+            self._to_delete.remove(deletion)
+            self._sync(deletion)
 
-    async def deletions_done(self) -> None:
-        """Returns once every deletion that was begun before is synced."""
-        pending = tuple(self._deletions)
-        if pending:
-            await asyncio.gather(*pending)
+    def _give_up(
+        self,
+        topic_partition: TopicPartition,
+        give_up: Callable[[TopicPartition], BlockingWork | None],
+    ) -> BlockingWork | None:
+        """Rename a directory, by a method of the log manager; never raises into the controller."""
+        try:
+            return give_up(topic_partition)
+        except StorageError as error:
+            self._broker.replicas.take_offline(error)
+        except DiskFullError as error:
+            logger.error("the directory of %s keeps its name: %s", topic_partition, error)
+        return None
+
+    def _sync(self, deletion: _Deletion) -> None:
+        works = deletion.works
+        if len(self._broker.logs.directories) == 1:
+            works = works[-1:]  # all have changed the same directory
+        self._broker.threads.disk(partial(_run_all, works), partial(self._on_synced, deletion))
+
+    def _on_synced(self, deletion: _Deletion, _: None, error: Exception | None) -> None:
+        if error is not None:
+            logger.error("deleting the directories of %s: %s", deletion.name, error)
+        self._deletions.discard(deletion.done)
+        deletion.done.set_result(None)
+
+
+def _run_all(works: list[BlockingWork]) -> None:
+    for work in works:
+        work.run()

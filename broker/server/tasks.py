@@ -1,15 +1,20 @@
-"""The only place that makes asyncio tasks: it keeps them alive and logs how they end."""
+"""The only place that makes asyncio tasks: it keeps them alive and logs how they end.
+
+``Turn`` is how long work over many items may hold the loop before it lets others run.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
+#: The loop owes everybody 5 ms; the last item of a turn may take as long as all before it.
+TURN_NS: Final = 2_000_000
 
 
 class TaskGroup:
@@ -38,18 +43,29 @@ class TaskGroup:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class Slices(Generic[T]):
-    """Iterates over ``items`` with a None after every ``size`` of them: the place to let others run."""
+class Turn:
+    """A share of the loop, to be asked after each of many items::
 
-    def __init__(self, items: Iterable[T], size: int) -> None:
-        self._items = items
-        self._size = size
+    turn = Turn()
+    for item in items:
+        work(item)
+        if turn.is_over:
+            await turn.pass_on()
+    """
 
-    def __iter__(self) -> Iterator[T | None]:
-        for count, item in enumerate(self._items, 1):
-            yield item
-            if count % self._size == 0:
-                yield None
+    __slots__ = ("_ends_ns",)
+
+    def __init__(self) -> None:
+        self._ends_ns = time.perf_counter_ns() + TURN_NS
+
+    @property
+    def is_over(self) -> bool:
+        return time.perf_counter_ns() >= self._ends_ns
+
+    async def pass_on(self) -> None:
+        """Let others run; then it is our turn again."""
+        await asyncio.sleep(0)
+        self._ends_ns = time.perf_counter_ns() + TURN_NS
 
 
 async def called_back(ask: Callable[..., None], *arguments: Any) -> Any:

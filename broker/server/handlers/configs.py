@@ -149,6 +149,7 @@ async def handle_alter(broker: Broker, context: RequestContext, request: Any) ->
         for resource in request.resources
     ]
     results = await called_back(broker.controller.alter_configs, asked, request.validate_only)
+    await broker.hosting.reconfigured()
     return types.AlterConfigsResponse(
         throttle_time=0, responses=[_altered(types, result) for result in results]
     )
@@ -167,6 +168,7 @@ async def handle_incremental_alter(broker: Broker, context: RequestContext, requ
     results = await called_back(
         broker.controller.incremental_alter_configs, asked, request.validate_only
     )
+    await broker.hosting.reconfigured()
     return types.IncrementalAlterConfigsResponse(
         throttle_time=0, responses=[_altered(types, result) for result in results]
     )

@@ -11,10 +11,11 @@ Hot path: every client asks; a topic's bytes are kept per layout until its image
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from broker.metadata.image import TopicImage
+from broker.metadata.image import ClusterImage, TopicImage
 from broker.metadata.topic_names import why_illegal
 from broker.model.error_code import ErrorCode
 from broker.model.internal_topics import is_internal
@@ -29,16 +30,17 @@ from broker.protocol.hot.metadata import (
     fragment_layout,
 )
 from broker.server.handlers.cluster import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS
-from broker.server.tasks import Slices
+from broker.server.tasks import Turn
 
 if TYPE_CHECKING:
     from broker.protocol.request import RequestHeader
     from broker.server.app import Broker
     from broker.server.connection import Answer, Connection, ResponseSlot
 
-NAMELESS_FROM = 12
-#: Topics encoded anew in one turn of the loop.
-TOPICS_PER_SLICE = 200
+NAMELESS_FROM: Final = 12
+#: An answer of more topics, or of more partitions that are not encoded yet, takes several turns.
+TOPICS_AT_ONCE: Final = 500
+PARTITIONS_AT_ONCE: Final = 200
 
 
 class FragmentCache:
@@ -88,14 +90,13 @@ def _describe(topic: TopicImage, with_operations: bool) -> MetadataTopic:
 def handle(
     broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview
 ) -> Answer | None:
-    version = header.api_version
-    request = decode_request(version, frame, header.body_offset)
-    missing = _to_create(broker, request)
-    if not missing and _new_fragments(broker, version, request) <= TOPICS_PER_SLICE:
-        return [_answer(broker, connection, header, request)]
+    request = decode_request(header.api_version, frame, header.body_offset)
+    if _is_small(broker, header.api_version, request) and not _to_create(broker, request):
+        fragments = list(_fragments(broker, header.api_version, request))
+        return [_encode(broker, connection, header, request, fragments)]
     slot = connection.defer(header)
     broker.dispatcher.spawn(
-        slot, _answer_later(broker, connection, header, request, missing, slot), "Metadata"
+        slot, _answer_later(broker, connection, header, request, slot), "Metadata"
     )
     return None
 
@@ -105,18 +106,25 @@ async def _answer_later(
     connection: Connection,
     header: RequestHeader,
     request: MetadataRequest,
-    missing: list[str],
     slot: ResponseSlot,
 ) -> None:
+    missing = _to_create(broker, request)
     if missing:
         await broker.create_missing_topics(missing)
-    with_operations = request.include_topic_authorized_operations
-    for topic in Slices(_wanted(broker, request), TOPICS_PER_SLICE):
-        if topic is None:
-            await broker.next_turn()
-        else:
-            broker.fragments.get(header.api_version, topic, with_operations)
-    slot.complete([_answer(broker, connection, header, request)])
+    turn = Turn()
+    fragments = []
+    for fragment in _fragments(broker, header.api_version, request):
+        fragments.append(fragment)
+        if turn.is_over:
+            await turn.pass_on()
+    slot.complete([_encode(broker, connection, header, request, fragments)])
+
+
+def _is_small(broker: Broker, version: int, request: MetadataRequest) -> bool:
+    asked = len(broker.image.topics) if request.topics is None else len(request.topics)
+    return (
+        asked <= TOPICS_AT_ONCE and _new_partitions(broker, version, request) <= PARTITIONS_AT_ONCE
+    )
 
 
 def _to_create(broker: Broker, request: MetadataRequest) -> list[str]:
@@ -134,53 +142,55 @@ def _to_create(broker: Broker, request: MetadataRequest) -> list[str]:
     ]
 
 
-def _wanted(broker: Broker, request: MetadataRequest) -> list[TopicImage]:
-    """The topics of the answer that exist."""
+def _new_partitions(broker: Broker, version: int, request: MetadataRequest) -> int:
+    """How many have to be encoded for this answer."""
+    with_operations = request.include_topic_authorized_operations
     image = broker.image
     if request.topics is None:
-        return list(image.topics.values())
-    found = []
-    for topic_id, name in request.topics:
-        topic = _find(broker, topic_id, name)
-        if topic is not None:
-            found.append(topic)
-    return found
-
-
-def _new_fragments(broker: Broker, version: int, request: MetadataRequest) -> int:
-    with_operations = request.include_topic_authorized_operations
+        topics: Iterable[TopicImage | None] = image.topics.values()
+    else:
+        topics = (_find(image, topic_id, name) for topic_id, name in request.topics)
     return sum(
         len(topic.partitions)
-        for topic in _wanted(broker, request)
-        if not broker.fragments.is_known(version, topic, with_operations)
+        for topic in topics
+        if topic is not None and not broker.fragments.is_known(version, topic, with_operations)
     )
 
 
-def _find(broker: Broker, topic_id: UUID | None, name: str | None) -> TopicImage | None:
+def _find(image: ClusterImage, topic_id: UUID | None, name: str | None) -> TopicImage | None:
     if topic_id is not None:
-        return broker.image.topics_by_id.get(topic_id)
-    return broker.image.topics.get(name) if name is not None else None
+        return image.topics_by_id.get(topic_id)
+    return image.topics.get(name) if name is not None else None
 
 
-def _answer(
-    broker: Broker, connection: Connection, header: RequestHeader, request: MetadataRequest
-) -> bytes:
-    version = header.api_version
+def _fragments(broker: Broker, version: int, request: MetadataRequest) -> Iterator[bytes]:
+    """The topics of the answer, each as it is when its turn comes."""
     with_operations = request.include_topic_authorized_operations
-    fragments: list[bytes] = []
+    cache = broker.fragments
     if request.topics is None:
-        for topic in broker.image.topics.values():
-            fragments.append(broker.fragments.get(version, topic, with_operations))
-    else:
-        for topic_id, name in request.topics:
-            found = _find(broker, topic_id, name)
-            if found is not None:
-                fragments.append(broker.fragments.get(version, found, with_operations))
-            else:
-                fragments.append(_missing(version, topic_id, name))
+        for each in list(broker.image.topics):
+            topic = broker.image.topics.get(each)
+            if topic is not None:
+                yield cache.get(version, topic, with_operations)
+        return
+    for topic_id, name in request.topics:
+        found = _find(broker.image, topic_id, name)
+        if found is not None:
+            yield cache.get(version, found, with_operations)
+        else:
+            yield _missing(version, topic_id, name)
+
+
+def _encode(
+    broker: Broker,
+    connection: Connection,
+    header: RequestHeader,
+    request: MetadataRequest,
+    fragments: list[bytes],
+) -> bytes:
     with_cluster_operations = request.include_cluster_authorized_operations
     return encode_response(
-        version,
+        header.api_version,
         header.correlation_id,
         0,
         [(node.broker_id, node.host, node.port, node.rack) for node in broker.nodes(connection)],
