@@ -13,8 +13,10 @@ tail (tests/bench). No work per record, no search, one index entry every 4 KiB.
 from __future__ import annotations
 
 import contextlib
+import functools
 import zlib
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from broker.config.topic_config import TopicConfig
 from broker.model.error_code import ErrorCode
@@ -54,6 +56,25 @@ from broker.storage.snapshot_files import SnapshotFiles
 
 #: A partition that appended this much within a tick window is hot: its tail gets mapped.
 HOT_BYTES: Final = 1024 * 1024
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _fails_with_directory(
+    method: Callable[Concatenate[Log, P], R],
+) -> Callable[Concatenate[Log, P], R]:
+    """What the file system refuses, but for want of room, is the end of the log directory."""
+
+    @functools.wraps(method)
+    def guarded(self: Log, /, *arguments: P.args, **options: P.kwargs) -> R:
+        try:
+            return method(self, *arguments, **options)
+        except OSError as error:
+            raise StorageError(self._context.log_dir, str(error)) from error
+
+    return guarded
 
 
 class RetentionOutcome(NamedTuple):
@@ -220,6 +241,7 @@ class Log:
             return high_watermark
         return max(unstable, self.log_start_offset)
 
+    @_fails_with_directory
     def set_topic_id(self, topic_id: TopicId) -> None:
         """Note whose partition this is; it reaches the disk with the next flush."""
         self.topic_id = topic_id
@@ -395,6 +417,7 @@ class Log:
             return max_timestamp - first_timestamp
         return now_ms - segment.created_ms
 
+    @_fails_with_directory
     def roll(self, now_ms: int) -> FlushNeeded | None:
         """Seal the active segment and begin a new one at the log end.
 
@@ -415,13 +438,10 @@ class Log:
             max_index_bytes=self.config.segment_index_bytes,
             index_interval_bytes=self.config.index_interval_bytes,
         )
-        try:
-            # Sealed first: a kill must not leave a tail of zeros before another segment.
-            self._write_snapshot(base_offset)
-            old.seal()
-            new.create_files()
-        except OSError as error:
-            raise StorageError(context.log_dir, str(error)) from error
+        # Sealed first: a kill must not leave a tail of zeros before another segment.
+        self._write_snapshot(base_offset)
+        old.seal()
+        new.create_files()
         old.changed_ms = now_ms
         old.become_sealed()
         self._segments.append(new)
@@ -541,24 +561,28 @@ class Log:
         if self._context.hot_tails.admit(self):
             self._segments.active.records.file.heat(self._segment_bytes)
 
+    @_fails_with_directory
     def cool(self) -> None:
         """The partition came to rest: the file gets its true size again."""
         self.is_hot = False
         self._context.hot_tails.dismiss(self)
         self._segments.active.records.file.cool()
 
+    @_fails_with_directory
     def rest(self) -> None:
         """Nobody appended for a while: hold no descriptor and no index in memory."""
         self.cool()
         with contextlib.suppress(DiskFullError):
             self._segments.active.rest()
 
+    @_fails_with_directory
     def trim(self) -> None:
         """Make every file readable for other programs: index entries written, zeros cut."""
         self._segments.active.write_pending()
 
     # Cutting ---------------------------------------------------------------------------------
 
+    @_fails_with_directory
     def truncate_to(self, offset: int) -> bool:
         """Remove everything from ``offset`` on; gives whether that was anything.
 
@@ -581,6 +605,7 @@ class Log:
         self._finish_cut(offset)
         return True
 
+    @_fails_with_directory
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything; the log goes on, empty, at ``offset``. Waits for the disk."""
         # With the new start on disk first, a crash amid the removal cannot set offsets back.
@@ -656,6 +681,7 @@ class Log:
 
     # Deleting --------------------------------------------------------------------------------
 
+    @_fails_with_directory
     def delete_old_segments(self, now_ms: int) -> RetentionOutcome | ColdRead:
         """Apply retention by start offset, size and time; the files go a little later."""
         try:

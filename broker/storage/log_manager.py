@@ -261,11 +261,11 @@ class LogManager:
                 return log
             self.set_aside(topic_partition)
         directory = self._roomiest()
-        if directory.may_name(topic_partition):
-            # Or recovery would trust offsets of the topic that had this name before.
-            directory.write_at_once(self._reader_of_checkpoints(directory)())
         path = f"{directory.path}/{partition_directory_name(topic_partition)}"
         try:
+            if directory.may_name(topic_partition):
+                # Or recovery would trust offsets of the topic that had this name before.
+                directory.write_at_once(self._reader_of_checkpoints(directory)())
             self._fs.make_directory(path)
             now_ms = self._clock.wall_ms()
             log = create_log(directory.context, path, topic_partition, config, 0, now_ms)
@@ -457,7 +457,10 @@ class LogManager:
         if not entry.is_renamed:
             known = directory.durable_log_starts.get(entry.log.topic_partition, 0)
             if known >= entry.start_offset:
-                entry.rename(self._fs)
+                try:
+                    entry.rename(self._fs)
+                except OSError as error:
+                    raise StorageError(directory.path, str(error)) from error
         return entry.is_renamed
 
     def retention_pass(self) -> Iterator[RetentionStep]:

@@ -228,6 +228,8 @@ class FaultyFileSystem:
         self.calls = 0
         self.last_written: Inode | None = None
         self.free = 1 << 40
+        #: No byte and no new name finds room while it is set.
+        self.full = False
         self._boots = boots
         self._was_writing = False
         self._fail_at = -1
@@ -242,6 +244,8 @@ class FaultyFileSystem:
 
     def call(self, name: str, action: Callable[[], None] = lambda: None) -> None:
         self.calls += 1
+        if self.full and name in ("append", "open", "mkdir"):
+            raise disk_full()
         if self.calls != self._fail_at:
             action()
             return
