@@ -695,7 +695,10 @@ class Log:
         )
         flush = None
         if doomed and doomed[-1].segment.is_active:
-            flush = self.roll(now_ms)
+            try:
+                flush = self.roll(now_ms)
+            except DiskFullError:
+                doomed.pop()  # No room for its successor; the others make some.
         if doomed:
             self._delete_first(len(doomed))
         return RetentionOutcome(doomed, flush)

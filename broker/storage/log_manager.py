@@ -237,7 +237,9 @@ class LogManager:
         self._take_offline(directory, str(error))
         lost = [tp for tp, where in self._where.items() if where is directory]
         for topic_partition in lost:
-            self.logs.pop(topic_partition, None)
+            log = self.logs.pop(topic_partition, None)
+            if log is not None:
+                self._awake.discard(log)
         return lost
 
     # Logs ------------------------------------------------------------------------------------
@@ -466,17 +468,29 @@ class LogManager:
     def retention_pass(self) -> Iterator[RetentionStep]:
         """Go over all logs, one a step, so that the caller can stop between them."""
         for log in list(self.logs.values()):
-            if log.is_deleted:
-                continue
-            now_ms = self._clock.wall_ms()
-            log.expire_producers(now_ms)
+            yield from self.retention_of(log)
+
+    def retention_of(self, log: Log) -> Iterator[RetentionStep]:
+        """One log's share. The topic may be deleted between two steps; that ends them."""
+        if log.is_deleted:
+            return
+        now_ms = self._clock.wall_ms()
+        log.expire_producers(now_ms)
+        try:
             while isinstance(rolled := log.roll_if_old(now_ms), ColdRead):
                 yield RetentionStep(log, None, rolled)
+                if _is_given_up(log):
+                    return
             if rolled is not None:
                 yield RetentionStep(log, RetentionOutcome([], rolled), None)
-            while isinstance(outcome := log.delete_old_segments(now_ms), ColdRead):
-                yield RetentionStep(log, None, outcome)
-            yield RetentionStep(log, outcome, None)
+        except DiskFullError:
+            pass  # No room for a new segment: those that are sealed may go all the more.
+        while not _is_given_up(log):
+            outcome = log.delete_old_segments(now_ms)
+            if not isinstance(outcome, ColdRead):
+                yield RetentionStep(log, outcome, None)
+                return
+            yield RetentionStep(log, None, outcome)
 
     # Space -----------------------------------------------------------------------------------
 
@@ -488,6 +502,11 @@ class LogManager:
             directory.context.appended_bytes = 0
             if self._fs.free_bytes(directory.path) < self._floor_bytes:
                 self._below_floor.add(directory.path)
+
+    @property
+    def is_short_of_room(self) -> bool:
+        """Whether any directory is below its floor."""
+        return bool(self._below_floor)
 
     def is_below_floor(self, topic_partition: TopicPartition) -> bool:
         """Whether clients' appends are to be refused for want of room."""
@@ -549,3 +568,8 @@ class LogManager:
             work.run()
         if not self.offline_partitions:
             directory.write_clean_mark(broker_epoch)
+
+
+def _is_given_up(log: Log) -> bool:
+    """Asked anew after others had their turn."""
+    return log.is_deleted
