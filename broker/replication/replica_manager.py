@@ -28,6 +28,7 @@ from broker.replication.background import Background, FlushScheduler
 from broker.replication.partition import NEVER, Partition
 from broker.storage.append_info import AppendInfo
 from broker.storage.flush import FlushNeeded
+from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
@@ -163,6 +164,14 @@ class ReplicaManager:
             for partition in topic.partitions:
                 if partition is not None:
                     yield partition
+
+    def partition_of(self, log: Log) -> Partition | None:
+        """Whose log this is, if it is in use; never a partition that took the name since."""
+        topic = self.topics.get(log.topic_partition.topic)
+        if topic is None or log.topic_partition.partition >= len(topic.partitions):
+            return None
+        partition = topic.partitions[log.topic_partition.partition]
+        return partition if partition is not None and partition.log is log else None
 
     def _materialise(self, topic: HostedTopic, index: int) -> Partition:
         topic_partition = TopicPartition(topic.name, index)
@@ -318,7 +327,7 @@ class ReplicaManager:
         """A log directory failed: its partitions answer KAFKA_STORAGE_ERROR from here on."""
         for topic_partition in self._logs.on_storage_error(error):
             topic = self.topics.get(topic_partition.topic)
-            if topic is None:
+            if topic is None or topic_partition.partition >= len(topic.partitions):
                 continue
             partition = topic.partitions[topic_partition.partition]
             topic.partitions[topic_partition.partition] = None

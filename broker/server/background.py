@@ -51,7 +51,9 @@ class Threads:
     def can_datasync(self) -> bool:
         return self._kernel_sync is not None
 
-    def datasync(self, descriptors: Sequence[int], then: Callable[[Exception | None], None]) -> bool:
+    def datasync(
+        self, descriptors: Sequence[int], then: Callable[[Exception | None], None]
+    ) -> bool:
         """fdatasync by the kernel alone; False when it was not begun."""
         if self._kernel_sync is None:
             return False

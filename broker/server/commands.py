@@ -7,6 +7,7 @@ import resource
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.server.control import Command
+from broker.server.tasks import Turn
 
 if TYPE_CHECKING:
     from broker.server.app import Broker
@@ -35,11 +36,14 @@ async def stats(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
 
 async def trim(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
     """Cut the grown tails of all active segments, so that other tools can read them whole."""
-    count = 0
-    for partition in broker.replicas.partitions():
-        partition.log.trim()
-        count += 1
-    return {"partitions": count}
+    partitions = list(broker.replicas.partitions())
+    turn = Turn()
+    for partition in partitions:
+        if not partition.is_closed:
+            partition.log.trim()
+        if turn.is_over:
+            await turn.pass_on()
+    return {"partitions": len(partitions)}
 
 
 async def flush(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,9 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.model.errors import CorruptLogError, DiskFullError, StorageError
 from broker.replication.partition import Partition
+from broker.server.tasks import Turn
 from broker.storage.log import Log, RetentionOutcome
 
 if TYPE_CHECKING:
@@ -23,10 +25,10 @@ logger = logging.getLogger(__name__)
 TICK_SECONDS: Final = 1.0
 #: Retention is looked after at least this often, whatever ``log.retention.check.interval.ms`` says.
 RETENTION_INTERVAL_MS: Final = 60_000
+#: The same while a disk has less room than its floor.
+URGENT_RETENTION_INTERVAL_MS: Final = 10_000
 #: Distinct faults that are remembered, so that each is logged once.
 MAX_REPORTED: Final = 10_000
-#: Partitions looked at in one turn of the loop.
-PARTITIONS_PER_SLICE: Final = 256
 
 
 class Maintenance:
@@ -42,6 +44,7 @@ class Maintenance:
         self._checkpointed_activity = (-1, -1, -1, -1)
         self._deleted_segments = 0
         self._next_retention_ms = 0
+        self._was_short_of_room = False
 
     def start(self) -> None:
         now_ms = self._broker.clock.monotonic_ms()
@@ -64,6 +67,8 @@ class Maintenance:
 
     @property
     def _retention_interval_ms(self) -> int:
+        if self._broker.logs.is_short_of_room:
+            return URGENT_RETENTION_INTERVAL_MS
         return min(RETENTION_INTERVAL_MS, self._broker.config.log_retention_check_interval_ms)
 
     def _on_tick(self) -> None:
@@ -72,8 +77,12 @@ class Maintenance:
         now_ms = broker.clock.monotonic_ms()
         for listener in broker.listeners:
             listener.tick(now_ms)
-        for work in broker.logs.tick(now_ms):
-            broker.threads.disk(work.run, self._on_removed)
+        try:
+            for work in broker.logs.tick(now_ms):
+                broker.threads.disk(work.run, self._on_removed)
+        except StorageError as error:
+            broker.replicas.take_offline(error)
+        self._look_at_room(now_ms)
         broker.replicas.flush_due(broker.clock.wall_ms())
         if now_ms >= self._next_checkpoint_ms and not self._is_checkpointing:
             self._next_checkpoint_ms = now_ms + self._checkpoint_interval_ms
@@ -84,6 +93,13 @@ class Maintenance:
         if now_ms >= self._next_retention_ms and not self._is_cleaning:
             self._next_retention_ms = now_ms + self._retention_interval_ms
             broker.tasks.spawn(self._retain(), "retention")
+
+    def _look_at_room(self, now_ms: int) -> None:
+        """Below the floor retention runs at once."""
+        is_short = self._broker.logs.is_short_of_room
+        if is_short and not self._was_short_of_room:
+            self._next_retention_ms = now_ms
+        self._was_short_of_room = is_short
 
     def _activity(self) -> tuple[int, int, int, int]:
         """Differs whenever an offset that is checkpointed can have changed since the last look."""
@@ -112,29 +128,44 @@ class Maintenance:
             return []
         self._is_cleaning = True
         deleted: list[dict[str, Any]] = []
+        turn = Turn()
         try:
-            for count, step in enumerate(self._broker.logs.retention_pass(), 1):
-                if step.cold is not None:
-                    await self._broker.threads.call(step.cold.pull)
-                if step.outcome is not None:
-                    deleted += self._note_retention(step.log, step.outcome)
-                if count % PARTITIONS_PER_SLICE == 0:
-                    await asyncio.sleep(0)
+            for log in list(self._broker.logs.logs.values()):
+                deleted += await self._clean(log)
+                if turn.is_over:
+                    await turn.pass_on()
         finally:
             self._is_cleaning = False
         now_ms = self._broker.clock.monotonic_ms()
         self._next_retention_ms = now_ms + self._retention_interval_ms
         return deleted
 
+    async def _clean(self, log: Log) -> list[dict[str, Any]]:
+        """One log's retention; what stands in its way stands in no other log's."""
+        broker = self._broker
+        deleted: list[dict[str, Any]] = []
+        try:
+            for step in broker.logs.retention_of(log):
+                if step.cold is not None:
+                    await broker.threads.call(step.cold.pull)
+                if step.outcome is not None:
+                    deleted += self._note_retention(log, step.outcome)
+        except StorageError as error:
+            broker.replicas.take_offline(error)
+        except (CorruptLogError, DiskFullError, OSError) as error:
+            self.report_once(f"retention of {log.topic_partition}: {error}")
+        return deleted
+
     def _note_retention(self, log: Log, outcome: RetentionOutcome) -> list[dict[str, Any]]:
         self._deleted_segments += len(outcome.doomed)
-        topic, index = log.topic_partition
-        hosted = self._broker.replicas.topics.get(topic)
-        partition = hosted.partitions[index] if hosted is not None else None
-        if outcome.flush is not None and partition is not None:
-            self._broker.replicas.sync_rolled(partition, outcome.flush)
-        if outcome.doomed and partition is not None:
-            partition.touch()
+        partition = self._broker.replicas.partition_of(log)
+        if partition is not None:
+            if outcome.flush is not None:
+                self._broker.replicas.sync_rolled(partition, outcome.flush)
+            if outcome.doomed:
+                partition.touch()
+        elif outcome.flush is not None:
+            outcome.flush.release()  # its partition is not used yet; a later flush takes it along
         return [
             {
                 "partition": str(log.topic_partition),

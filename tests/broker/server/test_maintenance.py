@@ -1,0 +1,198 @@
+"""Timers of the broker: retention whatever stands in its way, and what a failing disk leads to."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from broker.model.errors import DiskFullError
+from broker.replication.partition import Partition
+from broker.server.background import Threads
+from broker.server.maintenance import Maintenance
+from broker.storage.filesystem import FileSystem
+from broker.storage.segment import UNKNOWN
+from tests.broker.replication.build import World
+from tests.broker.server.running import on_loop
+from tests.broker.storage.build import NOW_MS, batch
+from tests.support.faulty_filesystem import FaultyFile, FaultyFileSystem, io_error
+
+HOUR = 3_600_000
+
+
+class FullableFileSystem(FaultyFileSystem):
+    """A disk that has no room for new files while it is full."""
+
+    is_full = False
+
+    def open(self, path: str, *, create: bool = False, size: int | None = None) -> FaultyFile:
+        if create and self.is_full:
+            raise DiskFullError("no space left on device")
+        return super().open(path, create=create, size=size)
+
+
+class MaintainedWorld(World):
+    def __init__(self, directories: list[str], fs: FileSystem) -> None:
+        super().__init__(directories, fs)
+        self.loop = asyncio.get_running_loop()
+        self.broker: Any = SimpleNamespace(
+            logs=self.logs,
+            replicas=self.replicas,
+            clock=self.scheduler,
+            threads=Threads(self.loop),
+            loop=self.loop,
+            listeners=[],
+            config=SimpleNamespace(
+                log_retention_check_interval_ms=300_000,
+                log_flush_offset_checkpoint_interval_ms=60_000,
+                replica_high_watermark_checkpoint_interval_ms=5_000,
+            ),
+            tasks=SimpleNamespace(spawn=self.spawn),
+            dispatcher=SimpleNamespace(request_counts={}),
+            image=SimpleNamespace(version=0),
+        )
+        self.maintenance = Maintenance(self.broker)
+        self.spawned: list[str] = []
+
+    def spawn(self, coroutine: Any, name: str) -> None:
+        self.spawned.append(name)
+        coroutine.close()
+
+    def old_topic(self, name: str, number: int, **changes: Any) -> Partition:
+        """Two sealed segments and an active one, all of them too old."""
+        partition = self.host(
+            name, topic_id=uuid.UUID(int=number), retention_ms=HOUR, segment_ms=HOUR, **changes
+        )
+        for _ in range(3):
+            self.append(partition, batch(timestamp=NOW_MS - 10 * HOUR))
+            partition.log.roll(NOW_MS)
+        self.append(partition, batch(timestamp=NOW_MS - 10 * HOUR))
+        partition.high_watermark = partition.log.log_end_offset
+        partition.log.set_high_watermark(partition.log.log_end_offset)
+        self.threads.run()
+        return partition
+
+    async def retain(self) -> set[str]:
+        """Partitions of which something was deleted."""
+        return {each["partition"] for each in await self.maintenance.run_retention()}
+
+
+def faulty() -> FullableFileSystem:
+    return FullableFileSystem(random.Random(4))
+
+
+@on_loop
+async def test_retention_makes_room_on_a_full_disk() -> None:
+    fs = faulty()
+    world = MaintainedWorld(["/a"], fs)
+    partition = world.old_topic("orders", 1)
+    fs.is_full = True
+    assert await world.retain() == {"orders-0"}
+    assert partition.log.log_start_offset == 3
+    assert not partition.is_closed
+    fs.is_full = False
+    assert await world.retain() == {"orders-0"}
+    assert partition.log.log_start_offset == 4
+
+
+@on_loop
+async def test_a_log_that_cannot_be_read_holds_up_no_other() -> None:
+    world = MaintainedWorld(["/a"], faulty())
+    make_cold(world.old_topic("bad", 1), fail_to_pull)
+    good = world.old_topic("good", 2)
+    assert await world.retain() == {"good-0"}
+    assert not good.is_closed
+
+
+@on_loop
+async def test_a_log_directory_that_fails_holds_up_no_other() -> None:
+    fs = faulty()
+    world = MaintainedWorld(["/a", "/b"], fs)
+    bad, good = world.old_topic("bad", 1), world.old_topic("good", 2)
+    assert bad.log.directory.startswith("/a")
+    assert good.log.directory.startswith("/b")
+    fs.fail_at(1, io_error)
+    assert await world.retain() == {"good-0"}
+    assert bad.is_closed
+    assert not good.is_closed
+
+
+@on_loop
+async def test_a_topic_made_anew_while_its_old_log_is_pulled_in_is_left_alone() -> None:
+    world = MaintainedWorld(["/a"], faulty())
+    old = world.old_topic("orders", 1)
+
+    def replace(position: int, length: int) -> None:
+        world.loop.call_soon_threadsafe(make_anew)
+
+    def make_anew() -> None:
+        world.replicas.drop_topic("orders")
+        world.logs.delete(old.topic_partition)
+        world.old_topic("orders", 3)
+
+    make_cold(old, replace)
+    assert await world.retain() == set()
+    assert world.replicas.find("orders", 0).log.log_start_offset == 0
+    assert await world.retain() == {"orders-0"}
+    anew = world.replicas.find("orders", 0)
+    assert anew is not old
+    assert anew.log.log_start_offset == 4
+
+
+def make_cold(partition: Partition, pull: Callable[[int, int], None]) -> None:
+    """The active segment's first page is not in memory; nobody remembers what it says."""
+    active = partition.log.segments.active
+    active.first_timestamp = UNKNOWN
+    file: Any = active.records.file
+    file.peek = lambda length, position: None
+    file.pull = pull
+
+
+def fail_to_pull(position: int, length: int) -> None:
+    raise io_error()
+
+
+@on_loop
+async def test_retention_runs_at_once_when_room_gets_short_and_often_while_it_is() -> None:
+    fs = faulty()
+    world = MaintainedWorld(["/a"], fs)
+    world.logs._floor_bytes = 1000
+    world.maintenance.start()
+    world.maintenance._on_tick()
+    assert "retention" not in world.spawned
+    fs.free = 999
+    world.maintenance._on_tick()
+    assert world.spawned.count("retention") == 1
+    for second in range(1, 31):
+        world.scheduler.now_ms += 1000
+        world.maintenance._on_tick()
+        assert world.spawned.count("retention") == 1 + second // 10
+    world.maintenance.stop()
+
+
+@on_loop
+async def test_a_tail_that_cannot_be_cut_takes_its_directory_offline_and_not_the_timer() -> None:
+    fs = faulty()
+    world = MaintainedWorld(["/a", "/b"], fs)
+    bad, good = world.host("bad", topic_id=uuid.UUID(int=1)), world.host("good")
+    for partition in (bad, good):
+        world.append(partition)
+    world.scheduler.now_ms += 20_000
+    world.maintenance.start()
+    world.maintenance._on_tick()  # both were appended to in this window
+    file: Any = bad.log.segments.active.records.file
+
+    def fail() -> None:
+        raise io_error()
+
+    file.cool = fail
+    for _ in range(3):
+        world.scheduler.now_ms += 20_000
+        world.maintenance._on_tick()
+    assert bad.is_closed
+    assert not good.is_closed
+    assert not world.logs._awake
+    world.maintenance.stop()
