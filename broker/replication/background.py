@@ -115,13 +115,22 @@ class FlushScheduler:
         jobs = []
         for _ in range(min(count, MAX_LOGS_A_JOB)):
             partition = self._waiting.popleft()
-            flush = partition.log.flush_target()
+            flush = self._flush_of(partition)
             if flush is None:
                 del self._state[partition]
                 continue
             self._state[partition] = False
             jobs.append((partition, flush))
         return jobs
+
+    def _flush_of(self, partition: Partition) -> FlushNeeded | None:
+        if partition.is_closed:
+            return None
+        try:
+            return partition.log.flush_target()
+        except StorageError as failure:
+            self._on_failed(failure)
+            return None
 
     def _on_done(
         self,

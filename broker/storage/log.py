@@ -505,6 +505,7 @@ class Log:
             or now_ms - self.last_flush_ms >= self.config.flush_ms
         )
 
+    @_fails_with_directory
     def flush_target(self) -> FlushNeeded | None:
         """The sync of everything appended so far; None while one is under way or nothing waits.
 

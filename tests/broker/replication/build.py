@@ -55,6 +55,10 @@ class World:
         )
         return self.replicas.find(name, 0)
 
+    def reconfigure(self, name: str = ORDERS, **changes: Any) -> None:
+        topic_config = config(**changes)
+        self.replicas.set_topic_config(name, topic_config, rules_of(topic_config))
+
     def append(self, partition: Partition, data: bytearray | None = None) -> AppendInfo:
         """One batch that must be appended at once."""
         data = batch(size=10) if data is None else data
