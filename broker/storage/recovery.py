@@ -66,6 +66,9 @@ from broker.storage.time_index import TimeIndex
 _log = logging.getLogger(__name__)
 
 _SCAN_BYTES: Final = 1024 * 1024
+#: A clean start looks at the ends of so many segments' indexes; the others are judged by their
+#: sizes, and by their readers.
+CHECKED_SEGMENTS: Final = 16
 
 
 class LoadRules(NamedTuple):
@@ -294,13 +297,18 @@ class _Loader:
         for segment in self._segments:
             if not self._has_plausible_indexes(segment):
                 self._rebuild_indexes(segment)
+        for segment in self._segments[-CHECKED_SEGMENTS:-1]:
+            waiting(segment.check_newest_entries)
+            segment.drop_indexes()
         last = self._segments[-1]
         try:
-            return self._end_of(last)
+            end = self._end_of(last)
         except CorruptLogError:
             # A foreign hand, then: does the index lie, or is it the log?
             self._rebuild_indexes(last)
-            return self._end_of(last)
+            end = self._end_of(last)
+        waiting(last.load_max_timestamp)
+        return end
 
     def _end_of(self, segment: Segment) -> int:
         """Offset behind a segment's last batch, going on from its last index entry."""
@@ -391,6 +399,8 @@ class _Loader:
 
     def _finish_indexes(self, segment: Segment) -> None:
         segment.finish_rebuild()
+        with contextlib.suppress(DiskFullError):
+            segment.make_index_files()
         with contextlib.suppress(DiskFullError):
             segment.transaction_index.finish_rebuild()
 

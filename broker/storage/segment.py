@@ -348,9 +348,12 @@ class Segment:
         if self.max_timestamp >= 0:
             self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
         self.write_pending()
-        # Kafka wants both beside every log that it opens, entries or not.
-        _ = self.offset_index.file, self.time_index.file
+        self.make_index_files()
         self.records.file.cool()
+
+    def make_index_files(self) -> None:
+        """Kafka wants both beside every log that it opens, entries or not."""
+        _ = self.offset_index.file, self.time_index.file
 
     def become_sealed(self) -> None:
         self.is_active = False
@@ -496,8 +499,23 @@ class Segment:
     def load_max_timestamp(self) -> int:
         """Largest timestamp of the segment; -1 if it has none. Sealed ones keep it in the index."""
         if self.max_timestamp == UNKNOWN:
-            self.max_timestamp, self.offset_of_max_timestamp = self.time_index.last()
+            timestamp, offset = self.time_index.last()
+            self._check_time(timestamp, offset)
+            self.max_timestamp, self.offset_of_max_timestamp = timestamp, offset
         return self.max_timestamp
+
+    def _check_time(self, timestamp: int, offset: int) -> None:
+        """An entry of the time index must name a batch that ends there and is that young."""
+        if timestamp < 0:
+            return
+        place = self.find_batch(offset)
+        if place is None or (place.last_offset, place.max_timestamp) != (offset, timestamp):
+            raise self._damaged_index(0 if place is None else place.position)
+
+    def check_newest_entries(self) -> None:
+        """Look at the end of both indexes, as a reader would: damage asks for its repair."""
+        self.find_batch(self.offset_index.last()[0])
+        self.load_max_timestamp()
 
     def load_first_timestamp(self) -> int:
         if self.first_timestamp == UNKNOWN:
@@ -507,7 +525,9 @@ class Segment:
 
     def find_timestamp(self, timestamp: int, start_offset: int) -> BatchPlace | None:
         """First batch with a record as young as ``timestamp`` at ``start_offset`` or behind."""
-        offset = max(self.time_index.offset_before(timestamp), start_offset)
+        indexed_timestamp, indexed_offset = self.time_index.entry_before(timestamp)
+        self._check_time(indexed_timestamp, indexed_offset)
+        offset = max(indexed_offset, start_offset)
         for place in self._walk_to(offset, SCAN_BLOCK_BYTES):
             if place.max_timestamp >= timestamp and place.last_offset >= start_offset:
                 return place

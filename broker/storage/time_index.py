@@ -33,10 +33,16 @@ class TimeIndex(SparseIndex):
         self._append(timestamp, offset - self.base_offset)
         return True
 
-    def offset_before(self, timestamp: int) -> int:
-        """Every record before this offset is older than ``timestamp`` or as old."""
+    def entry_before(self, timestamp: int) -> tuple[int, int]:
+        """The last entry that is not younger: a scan for ``timestamp`` may begin at its offset.
+
+        -1 and the base offset when there is none.
+        """
         slot = self._last_slot_up_to_key(timestamp)
-        return self.base_offset + self.entry(slot)[1] if slot >= 0 else self.base_offset
+        if slot < 0:
+            return NO_TIMESTAMP, self.base_offset
+        indexed, relative_offset = self.entry(slot)
+        return indexed, self.base_offset + relative_offset
 
     def last(self) -> tuple[int, int]:
         """Largest timestamp and the offset beside it; -1 and base offset if empty."""

@@ -94,7 +94,7 @@ def test_the_time_index_takes_rising_timestamps_only(tmp_path: Path) -> None:
     assert not index.maybe_append(-1, 1007)
     assert index.maybe_append(60, 1008)
     assert index.entries() == [(50, 5), (60, 8)]
-    assert [index.offset_before(time) for time in (49, 50, 59, 60, 99)] == [
+    assert [index.entry_before(time)[1] for time in (49, 50, 59, 60, 99)] == [
         1000, 1005, 1005, 1008, 1008,
     ]  # fmt: skip
     assert index.last() == (60, 1008)
