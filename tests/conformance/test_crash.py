@@ -196,6 +196,7 @@ class Files:
     def check(self) -> int:
         for _ in range(5):
             changed = self._changed()
+            self._check_companions()
             try:
                 dump_log.check(self.data, files=changed)
             except dump_log.Complaint:
@@ -205,6 +206,12 @@ class Files:
             else:
                 break
         return len(changed)
+
+    def _check_companions(self) -> None:
+        """Kafka does not open a segment whose index files are missing as if nothing had happened."""
+        for log in self.data.glob("crash-*/*.log"):
+            for suffix in (".index", ".timeindex"):
+                assert log.with_suffix(suffix).exists() or not log.exists(), f"{log} lacks {suffix}"
 
     def _changed(self) -> list[Path]:
         changed = set()
