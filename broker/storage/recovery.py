@@ -297,9 +297,7 @@ class _Loader:
         for segment in self._segments:
             if not self._has_plausible_indexes(segment):
                 self._rebuild_indexes(segment)
-        for segment in self._segments[-CHECKED_SEGMENTS:-1]:
-            waiting(segment.check_newest_entries)
-            segment.drop_indexes()
+        self._check_newest(self._segments[:-1])
         last = self._segments[-1]
         try:
             end = self._end_of(last)
@@ -309,6 +307,11 @@ class _Loader:
             end = self._end_of(last)
         waiting(last.load_max_timestamp)
         return end
+
+    def _check_newest(self, sealed: list[Segment]) -> None:
+        for segment in sealed[-CHECKED_SEGMENTS:]:
+            waiting(segment.check_newest_entries)
+            segment.drop_indexes()
 
     def _end_of(self, segment: Segment) -> int:
         """Offset behind a segment's last batch, going on from its last index entry."""
@@ -368,6 +371,7 @@ class _Loader:
         for segment in self._segments[:first]:
             if not self._has_plausible_indexes(segment):
                 self._rebuild_indexes(segment)
+        self._check_newest(self._segments[:first])
         base_offset = self._segments[first].base_offset
         start_offset = max(self._segments[0].base_offset, self._rules.log_start_offset)
         self._rebuild_producers(min(start_offset, base_offset), base_offset)

@@ -74,7 +74,9 @@ class IndexRepair(ColdRead):
         self._segment = segment
 
     def pull(self) -> None:
-        self._segment.replace_indexes()
+        # If it fails, the next look-up says what is wrong, where it can be answered.
+        with contextlib.suppress(CorruptLogError, DiskFullError):
+            self._segment.replace_indexes()
 
 
 class Segment:
@@ -506,7 +508,7 @@ class Segment:
 
     def _check_time(self, timestamp: int, offset: int) -> None:
         """An entry of the time index must name a batch that ends there and is that young."""
-        if timestamp < 0:
+        if timestamp == NO_TIMESTAMP:
             return
         place = self.find_batch(offset)
         if place is None or (place.last_offset, place.max_timestamp) != (offset, timestamp):
