@@ -127,11 +127,6 @@ class Partition:
             self._awaiting = deque(entry for entry in self._awaiting if not entry[1].is_ended)
             self._forgotten_count = 0
 
-    @property
-    def is_awaited(self) -> bool:
-        """Whether anything waits here for its acknowledgement."""
-        return bool(self._awaiting)
-
     # -- read ---------------------------------------------------------------------------------
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:

@@ -18,7 +18,6 @@ from broker.model.errors import DiskFullError, KafkaError, StorageError
 from broker.model.ids import TopicId, TopicPartition
 from broker.records.header import BatchHeader, peek_header
 from broker.records.validation import (
-    InvalidBatch,
     ProduceRules,
     needs_walk,
     walk,
@@ -177,7 +176,10 @@ class ReplicaManager:
         topic_partition = TopicPartition(topic.name, index)
         try:
             log = self._logs.get_or_create(topic_partition, topic.topic_id, topic.config)
-        except (DiskFullError, StorageError, OSError) as error:
+        except StorageError as error:
+            self.take_offline(error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        except (DiskFullError, OSError) as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         partition = Partition(
             topic_partition, topic.topic_id, log, topic.leader_epochs[index], topic.rules
@@ -254,7 +256,10 @@ class ReplicaManager:
             outcome: AppendOutcome = self._append_now(
                 partition, pending.batch, pending.header, self._clock.wall_ms()
             )
-        except (KafkaError, InvalidBatch) as error:
+        except KafkaError as error:
+            outcome = error
+        except Exception as error:
+            logger.error("appending to %s failed", partition.topic_partition, exc_info=error)
             outcome = error
         pending.done(outcome)
 

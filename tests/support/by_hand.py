@@ -1,8 +1,9 @@
-"""Time and threads that move only when a test says so.
+"""Time, threads and tasks that move only when a test says so.
 
 ``ManualScheduler`` is the loop's share in waiting (``replication.delayed.Scheduler``), and
 ``ManualThreads`` the thread pools (``replication.background.Background`` and the readers of the
 server): work is kept until ``run`` does it, so that a test decides what overtakes what.
+``ManualTasks`` (``server.tasks.TaskGroup``) runs coroutines that do nothing but let others run.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import heapq
 import itertools
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 Then = Callable[[Any, Exception | None], None]
@@ -120,6 +121,10 @@ class ManualThreads:
     def read(self, work: Callable[[], Any], then: Then) -> None:
         self.jobs.append(Job("read", work, then))
 
+    async def call(self, work: Callable[[], Any]) -> Any:
+        """Done at once: whoever awaits it is a task that a test moves."""
+        return work()
+
     def waiting(self, kind: str) -> list[Job]:
         return [job for job in self.jobs if job.kind == kind]
 
@@ -135,3 +140,24 @@ class ManualThreads:
             self.jobs.pop(0).run()
             count += 1
         return count
+
+
+class ManualTasks:
+    def __init__(self) -> None:
+        self._coroutines: deque[Coroutine[Any, Any, None]] = deque()
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        self._coroutines.append(coroutine)
+
+    def run(self) -> int:
+        """All of them, turn by turn, to their ends; gives the turns."""
+        turns = 0
+        while self._coroutines:
+            coroutine = self._coroutines.popleft()
+            turns += 1
+            try:
+                coroutine.send(None)
+            except StopIteration:
+                continue
+            self._coroutines.append(coroutine)
+        return turns

@@ -126,7 +126,9 @@ class _ProduceOperation:
         if info is not None:
             return self._appended(partition, info, results, len(results), index)
         self.unresolved += 1
-        done = partial(self._on_appended, partition, results, len(results), index)
+        size = len(records)
+        broker.receive_budget.charge(size)  # for the copy that waits
+        done = partial(self._on_appended, partition, results, len(results), index, size)
         broker.replicas.append_later(partition, records, batch_header, now_ms, done)
         return _failed(index, ErrorCode.UNKNOWN_SERVER_ERROR, None)  # replaced by _on_appended
 
@@ -156,8 +158,10 @@ class _ProduceOperation:
         results: list[PartitionResult],
         position: int,
         index: int,
+        size: int,
         outcome: AppendOutcome,
     ) -> None:
+        self._broker.receive_budget.release(size)
         if isinstance(outcome, InvalidBatch):
             results[position] = _refused(index, outcome)
         elif isinstance(outcome, KafkaError):
@@ -168,7 +172,8 @@ class _ProduceOperation:
             results[position] = self._appended(partition, outcome, results, position, index)
         self.unresolved -= 1
         if self.unresolved == 0 and self.slot is not None:
-            self.await_acknowledgement()
+            with self._broker.dispatcher.guard(self.slot):
+                self.await_acknowledgement()
 
     def await_acknowledgement(self) -> None:
         """All is appended: answer once every batch is below its high watermark."""
@@ -189,10 +194,13 @@ class _ProduceOperation:
         slot.on_cancel = delayed.cancel
 
     def _on_acknowledged(self, failed: Mapping[Partition, ErrorCode]) -> None:
-        for partition, code in failed.items():
-            _, results, position = self.waiting[partition]
-            results[position] = _failed(results[position][0], code, None)
-        self._answer()
+        slot = self.slot
+        assert slot is not None
+        with self._broker.dispatcher.guard(slot):
+            for partition, code in failed.items():
+                _, results, position = self.waiting[partition]
+                results[position] = _failed(results[position][0], code, None)
+            self._answer()
 
     def _answer(self) -> None:
         slot = self.slot

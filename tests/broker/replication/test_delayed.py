@@ -112,7 +112,7 @@ def test_a_cancelled_produce_leaves_nothing_behind(world: World) -> None:
     delayed, answers = wait_for(world, {partition: 1})
     delayed.cancel()
     assert world.scheduler.timers == []
-    assert not partition.is_awaited
+    assert not partition._awaiting
     world.threads.run()
     assert answers == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from broker.server.handlers import HOT_HANDLERS
 from broker.storage.filesystem import FileSystem
 from tests.broker.replication.build import World
 from tests.support import wire
+from tests.support.by_hand import ManualTasks
 from tests.support.wire import Struct
 
 
@@ -95,10 +97,13 @@ class HandlerWorld(World):
         super().__init__(directories, fs)
         self.connection = FakeConnection()
         self.reports: list[str] = []
+        self.tasks = ManualTasks()
         self.broker: Any = SimpleNamespace(
             clock=self.scheduler,
             scheduler=self.scheduler,
             threads=self.threads,
+            tasks=self.tasks,
+            next_turn=lambda: asyncio.sleep(0),
             replicas=self.replicas,
             config=resolve_broker_config({"log.dirs": "/tmp/unused", **(settings or {})}),
             fetch_sessions=FetchSessionCache(slots, random.Random(1)),
@@ -107,6 +112,13 @@ class HandlerWorld(World):
             report_read_error=lambda topic, index, error: self.reports.append(str(error)),
         )
         self.broker.dispatcher = Dispatcher(self.broker)
+
+    def run(self) -> int:
+        """Everything that goes on by itself; gives the turns that tasks took."""
+        turns = self.tasks.run()
+        while self.threads.run() or self.scheduler.run():
+            turns += self.tasks.run()
+        return turns
 
     def ask(self, api: str, version: int, **fields: Any) -> Pending:
         frame = memoryview(bytearray(wire.encode_request(api, version, 1, **fields)[4:]))
