@@ -107,7 +107,7 @@ def test_the_newest_timestamp_after_the_loss_of_the_time_index(
             batch([Record(value=b"v", timestamp=T + t) for t in (0, 5000, 1000)], codec=rb.GZIP),
         )
     getattr(own_broker, way)()
-    (own_broker.logs / f"{name}-0" / f"{0:020}.timeindex").unlink()
+    (own_broker.logs / f"{name}-0" / f"{0:020}.timeindex").unlink(missing_ok=True)
     own_broker.start()
     with Wire(own_broker.address) as wire:
         requests.wait_for_leaders(wire, name, 1)
