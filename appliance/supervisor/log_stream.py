@@ -18,6 +18,9 @@ class LogStream:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        # poll, not select: that one knows no descriptor above 1,023.
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLOUT)
         self._dropped = 0
         self._is_cut = False
         """The last line stopped half way: the next one starts with a line end."""
@@ -36,8 +39,7 @@ class LogStream:
     def _write(self, data: bytes) -> bool:
         for start in range(0, len(data), PIECE_BYTES):
             try:
-                _, writable, _ = select.select([], [self._descriptor], [], 0)
-                if not writable:
+                if not self._poll.poll(0):
                     self._is_cut = self._is_cut or start > 0
                     return False
                 os.write(self._descriptor, data[start : start + PIECE_BYTES])

@@ -7,6 +7,7 @@ first used. It owns nothing of the network, and hands what would block to ``Back
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -171,6 +172,16 @@ class ReplicaManager:
             return None
         partition = topic.partitions[log.topic_partition.partition]
         return partition if partition is not None and partition.log is log else None
+
+    def flush_bound_partitions(self) -> list[Partition]:
+        """Partitions with ``flush.messages=1``, made ready: their unsynced ends are being synced."""
+        found = []
+        for topic in self.topics.values():
+            if topic.config.flush_messages == 1:
+                for index in range(len(topic.partitions)):
+                    with contextlib.suppress(KafkaError):  # offline
+                        found.append(self.find(topic.name, index))
+        return found
 
     def _materialise(self, topic: HostedTopic, index: int) -> Partition:
         topic_partition = TopicPartition(topic.name, index)

@@ -48,6 +48,7 @@ from broker.server.hosting import Hosting
 from broker.server.listener import Endpoint, Listener
 from broker.server.maintenance import Maintenance
 from broker.server.producer_ids import ProducerIds
+from broker.server.quota import ConnectionQuota, descriptor_limit, file_descriptors
 from broker.server.start_error import StartError
 from broker.server.tasks import TaskGroup, called_back
 from broker.server.watchdog import Watchdog
@@ -107,6 +108,7 @@ class Broker:
         self.fragments = FragmentCache()
         self.dispatcher = Dispatcher(self)
         self.watchdog = Watchdog(loop, lambda: sum(self.dispatcher.request_counts.values()))
+        self.quota = ConnectionQuota(lambda: self.config, descriptor_limit())
         self.listeners: list[Listener] = []
         self.hosting = Hosting(self)
         self.maintenance = Maintenance(self)
@@ -162,11 +164,17 @@ class Broker:
         self.replicas = ReplicaManager(self.logs, self.clock, self.threads)
         self.is_hosting = True
         self.hosting.load(self.image, may_delete=not identity.is_new)
+        await self._sync_recovered()
         schema.preload()
         self._listen()
         self.watchdog.start()
         self.maintenance.start()
         self.is_ready = True
+
+    async def _sync_recovered(self) -> None:
+        """What recovery kept of logs with ``flush.messages=1`` was acknowledged: sync it, so that
+        it is visible again before the first client asks."""
+        await self.maintenance.flushes_done(self.replicas.flush_bound_partitions())
 
     async def _become_controller(self) -> None:
         problem = await called_back(self.controller.start, self.cluster_id)
@@ -178,7 +186,7 @@ class Broker:
         config = self.config
         self.logs = LogManager(
             config.log_dirs,
-            RealFileSystem(),
+            RealFileSystem(file_descriptors(descriptor_limit())),
             self.clock,
             cluster_id=self.cluster_id,
             node_id=config.node_id,

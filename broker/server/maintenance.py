@@ -44,12 +44,14 @@ class Maintenance:
         self._checkpointed_activity = (-1, -1, -1, -1)
         self._deleted_segments = 0
         self._next_retention_ms = 0
+        self._next_expiry_ms = 0
         self._was_short_of_room = False
 
     def start(self) -> None:
         now_ms = self._broker.clock.monotonic_ms()
         self._next_checkpoint_ms = now_ms + self._checkpoint_interval_ms
         self._next_retention_ms = now_ms + self._retention_interval_ms
+        self._next_expiry_ms = now_ms + self._expiry_interval_ms
         self._timer = self._broker.loop.call_later(TICK_SECONDS, self._on_tick)
 
     def stop(self) -> None:
@@ -64,6 +66,17 @@ class Maintenance:
             config.log_flush_offset_checkpoint_interval_ms,
             config.replica_high_watermark_checkpoint_interval_ms,
         )
+
+    def _expire_producers(self) -> None:
+        """Forget producers idle for ``producer.id.expiration.ms``."""
+        now_ms = self._broker.clock.wall_ms()
+        for log in self._broker.logs.logs.values():
+            if log.producers.entries:
+                log.expire_producers(now_ms)
+
+    @property
+    def _expiry_interval_ms(self) -> int:
+        return self._broker.config.producer_id_expiration_check_interval_ms
 
     @property
     def _retention_interval_ms(self) -> int:
@@ -93,6 +106,9 @@ class Maintenance:
         if now_ms >= self._next_retention_ms and not self._is_cleaning:
             self._next_retention_ms = now_ms + self._retention_interval_ms
             broker.tasks.spawn(self._retain(), "retention")
+        if now_ms >= self._next_expiry_ms:
+            self._next_expiry_ms = now_ms + self._expiry_interval_ms
+            self._expire_producers()
 
     def _look_at_room(self, now_ms: int) -> None:
         """Below the floor retention runs at once."""

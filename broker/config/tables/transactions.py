@@ -42,6 +42,7 @@ KEYS = (
         Range(1),
         importance=LOW,
         is_internal=True,
+        has_effect=True,
     ),
     ConfigKey(
         "producer.id.expiration.ms",
