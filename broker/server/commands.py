@@ -22,7 +22,7 @@ async def stats(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
         "cluster_id": broker.cluster_id,
         "recovery": {"opened": broker.recovery[0], "total": broker.recovery[1]},
         "connections": sum(len(listener.connections) for listener in broker.listeners),
-        "refused_connections": sum(listener.refused_count for listener in broker.listeners),
+        "refused_connections": broker.quota.refused_count,
         "requests": {str(key): count for key, count in broker.dispatcher.request_counts.items()},
         "fetch_sessions": len(broker.fetch_sessions),
         "receive_budget_used_bytes": broker.receive_budget.used_bytes,

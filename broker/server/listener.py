@@ -1,6 +1,6 @@
 """A listening socket and its connections: accepting, limits, idle clients.
 
-At EMFILE accepting pauses for a moment instead of spinning; over ``max.connections`` the newcomer
+At EMFILE accepting pauses for a moment instead of spinning; over a limit (``quota.py``) the newcomer
 is closed at once; a connection idle for ``connections.max.idle.ms`` is closed unless it waits for
 an answer of ours.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import logging
 import socket
-from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.protocol.framing import FrameBuffer
@@ -47,13 +46,14 @@ class Listener:
         self._loop = broker.loop
         self.endpoint = endpoint
         self.connections: set[Connection] = set()
-        self._per_address: Counter[str] = Counter()
-        self.refused_count = 0
+        self._quota = broker.quota
         self.budget = broker.receive_budget
         #: Connections that wait for room in the budget.
         self.stalled: set[Connection] = set()
         #: Coarse monotonic time (one step a second): what idle detection needs.
         self.now_ms = broker.clock.monotonic_ms()
+        #: Refusals are logged once a tick.
+        self._may_log_refusal = True
         self._socket = socket.create_server(
             (endpoint.host, endpoint.port),
             family=socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET,
@@ -98,21 +98,27 @@ class Listener:
             self.start()
 
     def _admit(self, sock: socket.socket, host: str, port: int) -> None:
-        config = self._broker.config
-        limit = config.max_connections_per_ip_overrides.get(host, config.max_connections_per_ip)
-        if len(self.connections) >= config.max_connections or self._per_address[host] >= limit:
-            self.refused_count += 1
-            logger.warning("refusing %s: too many connections", host)
-            sock.close()
+        reason = self._quota.why_refused(host)
+        if reason is not None:
+            self._refuse(sock, host, reason)
             return
+        config = self._broker.config
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._set_buffers(sock)
         frames = FrameBuffer(self._broker.scratch, self.budget, config.socket_request_max_bytes)
         connection = Connection(sock, host, port, self, self._broker.dispatcher, frames, self._loop)
         connection.last_active_ms = self.now_ms
-        self._per_address[host] += 1
+        self._quota.add(host)
         self.connections.add(connection)
+
+    def _refuse(self, sock: socket.socket, host: str, reason: str) -> None:
+        self._quota.refused_count += 1
+        sock.close()
+        if self._may_log_refusal:
+            self._may_log_refusal = False
+            logger.warning("refusing %s (and maybe others): %s is reached", host, reason)
 
     def _set_buffers(self, sock: socket.socket) -> None:
         """Only sizes that somebody chose: a fixed size ends the system's own tuning."""
@@ -127,14 +133,12 @@ class Listener:
     def on_closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
         self.stalled.discard(connection)
-        host = connection.peer_host
-        self._per_address[host] -= 1
-        if self._per_address[host] <= 0:
-            del self._per_address[host]
+        self._quota.remove(connection.peer_host)
 
     def tick(self, now_ms: int) -> None:
         """Once a second: move the coarse clock, close idle connections."""
         self.now_ms = now_ms
+        self._may_log_refusal = True
         oldest = now_ms - self._broker.config.connections_max_idle_ms
         idle = [c for c in self.connections if c.last_active_ms < oldest and not c.is_waiting]
         for connection in idle:

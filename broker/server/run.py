@@ -69,6 +69,11 @@ def _watch_parent(loop: asyncio.AbstractEventLoop, broker: Broker) -> None:
     descriptor = int(given)
 
     def on_readable() -> None:
+        try:
+            if os.read(descriptor, 4096):
+                return  # something was said; only the end counts
+        except BlockingIOError:
+            return
         loop.remove_reader(descriptor)
         logger.warning("the parent process has gone")
         broker.stop_requested.set()
