@@ -89,6 +89,7 @@ class Log:
     but for DeleteRecords, which may move the start beyond what is on disk."""
 
     __slots__ = (
+        "_asked_offset",
         "_context",
         "_cut_count",
         "_indexed_offset",
@@ -98,6 +99,7 @@ class Log:
         "_segment_bytes",
         "_segments",
         "_snapshots",
+        "_unflushed_since_ms",
         "_unsynced",
         "config",
         "directory",
@@ -105,7 +107,6 @@ class Log:
         "high_watermark",
         "is_deleted",
         "is_hot",
-        "last_flush_ms",
         "leader_epochs",
         "log_end_offset",
         "log_start_offset",
@@ -146,7 +147,9 @@ class Log:
         self.high_watermark = log_start_offset
         self.leader_epochs = leader_epochs
         self.producers = producers
-        self.last_flush_ms = now_ms
+        #: Up to here a flush was asked for, and when the first append behind it came.
+        self._asked_offset = self.flushed_offset
+        self._unflushed_since_ms = now_ms
         #: Bytes appended since the last tick, and whether the active segment's tail is mapped.
         self.window_bytes = 0
         self.is_hot = False
@@ -295,6 +298,8 @@ class Log:
                     )
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
+        if base_offset == self._asked_offset:
+            self._unflushed_since_ms = now_ms
         rolled = self._roll_if_due(len(batch), last_offset, header.max_timestamp, now_ms)
         stamp(batch, 0, base_offset, leader_epoch)
         if leader_epoch > self.leader_epochs.latest:
@@ -318,6 +323,8 @@ class Log:
         the log end; the batches before it have been stored then, and it is to be fetched again.
         """
         first_offset = self.log_end_offset
+        if first_offset == self._asked_offset:
+            self._unflushed_since_ms = now_ms
         records = 0
         rolled: FlushNeeded | None = None
         view = memoryview(data)
@@ -499,10 +506,13 @@ class Log:
 
     def is_flush_due(self, now_ms: int) -> bool:
         """Whether ``flush.messages`` or ``flush.ms`` ask for a flush now."""
-        unflushed = self.log_end_offset - self.flushed_offset
-        return unflushed > 0 and (
-            unflushed >= self.config.flush_messages
-            or now_ms - self.last_flush_ms >= self.config.flush_ms
+        log_end_offset = self.log_end_offset
+        if log_end_offset <= self._asked_offset:
+            return False
+        config = self.config
+        return (
+            log_end_offset - self.flushed_offset >= config.flush_messages
+            or now_ms - self._unflushed_since_ms >= config.flush_ms
         )
 
     @_fails_with_directory
@@ -518,6 +528,7 @@ class Log:
     def _flush(self, end_offset: int, active_files: list[File] | None = None) -> FlushNeeded:
         """Sync the sealed segments, and of the active one ``active_files`` (group commit)."""
         files: list[File] = []
+        self._asked_offset = max(self._asked_offset, end_offset)
         if active_files is not None:
             active = self._segments.active
             files += active_files
@@ -544,6 +555,7 @@ class Log:
             return
         if isinstance(error, DiskFullError):
             # A small file found no room; the bytes themselves have theirs. Nothing moves.
+            self._asked_offset = self.flushed_offset
             return
         if error is not None:
             raise StorageError(self._context.log_dir, f"sync failed: {error}") from error
@@ -653,6 +665,7 @@ class Log:
     def _finish_cut(self, offset: int) -> None:
         context = self._context
         self.log_end_offset = offset
+        self._asked_offset = min(self._asked_offset, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.leader_epochs.truncate_from_end(offset)

@@ -156,6 +156,29 @@ def test_group_commit_has_one_flush_under_way(tmp_path: Path) -> None:
     assert log.flush_target() is None
 
 
+def test_flush_ms_counts_from_the_first_append_that_no_flush_covers(tmp_path: Path) -> None:
+    log = new_log(tmp_path, config(flush_ms=1000))
+    assert not log.is_flush_due(NOW_MS + 99_999)
+    append(log, batch(), now_ms=NOW_MS + 5000)
+    append(log, batch(), now_ms=NOW_MS + 5500)
+    assert not log.is_flush_due(NOW_MS + 5999)
+    assert log.is_flush_due(NOW_MS + 6000)
+    flush(log)
+    append(log, batch(), now_ms=NOW_MS + 20_000)
+    assert not log.is_flush_due(NOW_MS + 20_999)
+    assert log.is_flush_due(NOW_MS + 21_000)
+
+
+def test_flush_messages_counts_records(tmp_path: Path) -> None:
+    log = new_log(tmp_path, config(flush_messages=5))
+    append(log, batch(4))
+    assert not log.is_flush_due(NOW_MS)
+    append(log, batch(1))
+    assert log.is_flush_due(NOW_MS)
+    flush(log)
+    assert not log.is_flush_due(NOW_MS)
+
+
 def test_a_follower_stores_batches_as_they_are(tmp_path: Path) -> None:
     leader = new_log(tmp_path / "a")
     for _ in range(20):
