@@ -16,7 +16,7 @@ durations and times (-1 or None for no time), any integer for an error code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
@@ -255,18 +255,20 @@ def _primitive_codec(kafka_type: str, flexible: bool, nullable: bool) -> Codec:
 
 
 class EncodedItems:
-    """Elements of an array that are bytes already, to be put into several messages of a version."""
+    """Elements of an array that are bytes already: encoded one at a time, because they are many, or
+    to be put into several messages of a version."""
 
     __slots__ = ("_count", "data")
 
-    def __init__(self, items: Sequence[Any]) -> None:
-        out = bytearray()
-        write = entity_codec(type(items[0])).write if items else None
+    def __init__(self, items: Iterable[Any] = ()) -> None:
+        self._count = 0
+        self.data = bytearray()
         for item in items:
-            assert write is not None
-            write(out, item)
-        self._count = len(items)
-        self.data = bytes(out)
+            self.add(item)
+
+    def add(self, item: Any) -> None:
+        entity_codec(type(item)).write(self.data, item)
+        self._count += 1
 
     def __len__(self) -> int:
         return self._count

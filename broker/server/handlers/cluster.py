@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.model.error_code import ErrorCode
 from broker.model.ids import ZERO_TOPIC_ID
 from broker.model.internal_topics import is_internal
+from broker.protocol.codec import EncodedItems
 from broker.protocol.schema import response_types
+from broker.server.encoding import encoded
+from broker.server.tasks import Turn
 
 if TYPE_CHECKING:
     from broker.metadata.image import PartitionImage, TopicImage
@@ -58,7 +61,7 @@ def handle_describe(broker: Broker, context: RequestContext, request: Any) -> ob
     )  # fmt: skip
 
 
-def handle_describe_topic_partitions(
+async def handle_describe_topic_partitions(
     broker: Broker, context: RequestContext, request: Any
 ) -> object:
     types = response_types(context.api_key, context.api_version)
@@ -72,18 +75,19 @@ def handle_describe_topic_partitions(
             first_index = cursor.partition_index
     limit = min(request.response_partition_limit, broker.config.max_request_partition_size_limit)
     left = max(1, limit)
-    topics: list[object] = []
+    topics = EncodedItems()
+    turn = Turn()
     next_cursor = None
     for name in names:
         topic = image.topics.get(name)
         if topic is None:
-            topics.append(_unknown(types, name))
+            topics.add(_unknown(types, name))
             continue
         if left <= 0:
             next_cursor = types.Cursor(topic_name=name, partition_index=0)
             break
         taken = topic.partitions[first_index : first_index + left]
-        topics.append(_known(types, topic, taken))
+        topics.add(await _known(types, topic, taken, turn))
         left -= len(taken)
         if first_index + len(taken) < len(topic.partitions):
             next_cursor = types.Cursor(topic_name=name, partition_index=first_index + len(taken))
@@ -101,25 +105,28 @@ def _unknown(types: Any, name: str) -> object:
     )  # fmt: skip
 
 
-def _known(types: Any, topic: TopicImage, partitions: tuple[PartitionImage, ...]) -> object:
+async def _known(
+    types: Any, topic: TopicImage, partitions: tuple[PartitionImage, ...], turn: Turn
+) -> object:
+    found = (
+        types.DescribeTopicPartitionsResponsePartition(
+            error_code=ErrorCode.NONE,
+            partition_index=partition.index,
+            leader_id=partition.leader_id,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=list(partition.replicas),
+            isr_nodes=sorted(partition.isr),
+            eligible_leader_replicas=[],
+            last_known_elr=[],
+            offline_replicas=[],
+        )
+        for partition in partitions
+    )
     return types.DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=[
-            types.DescribeTopicPartitionsResponsePartition(
-                error_code=ErrorCode.NONE,
-                partition_index=partition.index,
-                leader_id=partition.leader_id,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=sorted(partition.isr),
-                eligible_leader_replicas=[],
-                last_known_elr=[],
-                offline_replicas=[],
-            )
-            for partition in partitions
-        ],
+        partitions=await encoded(found, turn),
         topic_authorized_operations=ALL_TOPIC_OPERATIONS,
     )

@@ -32,7 +32,8 @@ from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.protocol.codec import EncodedItems
 from broker.protocol.schema import response_types
-from broker.server.tasks import called_back
+from broker.server.encoding import encoded
+from broker.server.tasks import Turn, called_back
 
 if TYPE_CHECKING:
     from broker.server.app import Broker
@@ -48,12 +49,11 @@ LISTABLE: Final = (
 )  # fmt: skip
 
 
-def handle_describe(broker: Broker, context: RequestContext, request: Any) -> object:
+async def handle_describe(broker: Broker, context: RequestContext, request: Any) -> object:
     types = response_types(context.api_key, context.api_version)
     describe = _Describe(broker, types, request)
-    return types.DescribeConfigsResponse(
-        throttle_time=0, results=[describe.result(resource) for resource in request.resources]
-    )
+    results = (describe.result(resource) for resource in request.resources)
+    return types.DescribeConfigsResponse(throttle_time=0, results=await encoded(results, Turn()))
 
 
 class _Describe:
@@ -183,7 +183,7 @@ def _altered(types: Any, result: AlteredConfig) -> object:
     )
 
 
-def handle_list_resources(broker: Broker, context: RequestContext, request: Any) -> object:
+async def handle_list_resources(broker: Broker, context: RequestContext, request: Any) -> object:
     types = response_types(context.api_key, context.api_version)
     wanted = getattr(request, "resource_types", None)
     if wanted is None:
@@ -200,11 +200,12 @@ def handle_list_resources(broker: Broker, context: RequestContext, request: Any)
     for resource_type in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE):
         if resource_type in wanted:
             found.append((str(broker.config.node_id), resource_type))
+    resources = (
+        types.ConfigResource(resource_name=name, resource_type=resource_type)
+        for name, resource_type in found
+    )
     return types.ListConfigResourcesResponse(
         throttle_time=0,
         error_code=ErrorCode.NONE,
-        config_resources=[
-            types.ConfigResource(resource_name=name, resource_type=resource_type)
-            for name, resource_type in found
-        ],
+        config_resources=await encoded(resources, Turn()),
     )

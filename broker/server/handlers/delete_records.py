@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
+from broker.protocol.codec import EncodedItems
 from broker.protocol.schema import response_types
+from broker.server.encoding import encoded
+from broker.server.tasks import Turn
 
 if TYPE_CHECKING:
     from broker.server.app import Broker
@@ -23,10 +26,13 @@ INVALID_LOW_WATERMARK = -1
 async def handle(broker: Broker, context: RequestContext, request: Any) -> object:
     types = response_types(context.api_key, context.api_version)
     verdicts: dict[tuple[str, int], tuple[int, int]] = {}
+    turn = Turn()
     for topic in request.topics:
         for wanted in topic.partitions:
             key = (topic.name, wanted.partition_index)
             verdicts[key] = _delete(broker, topic.name, wanted.partition_index, wanted.offset)
+            if turn.is_over:
+                await turn.pass_on()
     if any(code == ErrorCode.NONE for _, code in verdicts.values()):
         try:
             await broker.checkpoint_log_start_offsets()
@@ -34,21 +40,16 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> objec
             verdicts = dict.fromkeys(
                 verdicts, (INVALID_LOW_WATERMARK, ErrorCode.KAFKA_STORAGE_ERROR)
             )
-    return types.DeleteRecordsResponse(
-        throttle_time=0,
-        topics=[
-            types.DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[
-                    _result(
-                        types, wanted.partition_index, verdicts[topic.name, wanted.partition_index]
-                    )
-                    for wanted in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
-    )
+    topics = EncodedItems()
+    for topic in request.topics:
+        results = (
+            _result(types, each.partition_index, verdicts[topic.name, each.partition_index])
+            for each in topic.partitions
+        )
+        topics.add(
+            types.DeleteRecordsTopicResult(name=topic.name, partitions=await encoded(results, turn))
+        )
+    return types.DeleteRecordsResponse(throttle_time=0, topics=topics)
 
 
 def _delete(broker: Broker, topic: str, index: int, offset: int) -> tuple[int, int]:

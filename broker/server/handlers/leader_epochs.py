@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
+from broker.protocol.codec import EncodedItems
 from broker.protocol.schema import response_types
+from broker.server.encoding import encoded
+from broker.server.tasks import Turn
 
 if TYPE_CHECKING:
     from broker.server.app import Broker
@@ -19,20 +22,18 @@ if TYPE_CHECKING:
 UNDEFINED = -1
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> object:
+async def handle(broker: Broker, context: RequestContext, request: Any) -> object:
     types = response_types(context.api_key, context.api_version)
-    return types.OffsetForLeaderEpochResponse(
-        throttle_time=0,
-        topics=[
+    turn = Turn()
+    topics = EncodedItems()
+    for topic in request.topics:
+        found = (_end_offset(broker, types, topic.topic, wanted) for wanted in topic.partitions)
+        topics.add(
             types.OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    _end_offset(broker, types, topic.topic, wanted) for wanted in topic.partitions
-                ],
+                topic=topic.topic, partitions=await encoded(found, turn)
             )
-            for topic in request.topics
-        ],
-    )
+        )
+    return types.OffsetForLeaderEpochResponse(throttle_time=0, topics=topics)
 
 
 def _end_offset(broker: Broker, types: Any, topic: str, wanted: Any) -> object:

@@ -11,7 +11,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from broker.model.error_code import ErrorCode
+from broker.protocol.codec import EncodedItems
 from broker.protocol.schema import response_types
+from broker.server.encoding import encoded
+from broker.server.tasks import Turn
 
 if TYPE_CHECKING:
     from broker.server.app import Broker
@@ -19,27 +22,27 @@ if TYPE_CHECKING:
     from broker.storage.log_manager import DirectoryDescription
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> object:
+async def handle(broker: Broker, context: RequestContext, request: Any) -> object:
     types = response_types(context.api_key, context.api_version)
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    results = EncodedItems()
+    for directory in broker.logs.describe_directories():
+        results.add(await _describe(types, directory, wanted))
     return types.DescribeLogDirsResponse(
-        throttle_time=0,
-        error_code=ErrorCode.NONE,
-        results=[
-            _describe(types, directory, wanted) for directory in broker.logs.describe_directories()
-        ],
+        throttle_time=0, error_code=ErrorCode.NONE, results=results
     )
 
 
-def _describe(
+async def _describe(
     types: Any, directory: DirectoryDescription, wanted: set[tuple[str, int]] | None
 ) -> object:
-    by_topic: defaultdict[str, list[object]] = defaultdict(list)
+    turn = Turn()
+    by_topic: defaultdict[str, EncodedItems] = defaultdict(EncodedItems)
     for topic_partition, size in directory.partitions:
         if wanted is None or topic_partition in wanted:
-            by_topic[topic_partition.topic].append(
+            by_topic[topic_partition.topic].add(
                 types.DescribeLogDirsPartition(
                     partition_index=topic_partition.partition,
                     partition_size=size,
@@ -47,13 +50,16 @@ def _describe(
                     is_future_key=False,
                 )
             )
+        if turn.is_over:
+            await turn.pass_on()
+    topics = (
+        types.DescribeLogDirsTopic(name=name, partitions=partitions)
+        for name, partitions in sorted(by_topic.items())
+    )
     return types.DescribeLogDirsResult(
         error_code=ErrorCode.KAFKA_STORAGE_ERROR if directory.is_offline else ErrorCode.NONE,
         log_dir=directory.path,
-        topics=[
-            types.DescribeLogDirsTopic(name=name, partitions=partitions)
-            for name, partitions in sorted(by_topic.items())
-        ],
+        topics=await encoded(topics, turn),
         total_bytes=directory.total_bytes,
         usable_bytes=directory.usable_bytes,
         is_cordoned=False,

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
+from broker.protocol.codec import EncodedItems
 from broker.protocol.schema import response_types
+from broker.server.encoding import encoded
+from broker.server.tasks import Turn
 
 if TYPE_CHECKING:
     from broker.server.app import Broker
@@ -40,20 +43,16 @@ async def _assign(broker: Broker, request: Any) -> tuple[int, int]:
     return await broker.producer_ids.next(), 0
 
 
-def handle_describe(broker: Broker, context: RequestContext, request: Any) -> object:
+async def handle_describe(broker: Broker, context: RequestContext, request: Any) -> object:
     types = response_types(context.api_key, context.api_version)
-    return types.DescribeProducersResponse(
-        throttle_time=0,
-        topics=[
-            types.TopicResponse(
-                name=topic.name,
-                partitions=[
-                    _describe(broker, types, topic.name, index) for index in topic.partition_indexes
-                ],
-            )
-            for topic in request.topics
-        ],
-    )
+    turn = Turn()
+    topics = EncodedItems()
+    for topic in request.topics:
+        partitions = (
+            _describe(broker, types, topic.name, each) for each in topic.partition_indexes
+        )
+        topics.add(types.TopicResponse(name=topic.name, partitions=await encoded(partitions, turn)))
+    return types.DescribeProducersResponse(throttle_time=0, topics=topics)
 
 
 def _describe(broker: Broker, types: Any, topic: str, index: int) -> object:

@@ -23,7 +23,8 @@ from broker.model.error_code import ErrorCode
 from broker.model.ids import ZERO_TOPIC_ID
 from broker.protocol.codec import EncodedItems
 from broker.protocol.schema import response_types
-from broker.server.tasks import called_back
+from broker.server.encoding import encoded
+from broker.server.tasks import Turn, called_back
 
 if TYPE_CHECKING:
     from broker.server.app import Broker
@@ -39,9 +40,8 @@ async def handle_create(broker: Broker, context: RequestContext, request: Any) -
     asked = [_new_topic(topic) for topic in request.topics]
     results = await called_back(broker.controller.create_topics, asked, request.validate_only)
     configs = _CreatedConfigs(broker, types, context.api_version >= CONFIGS_FROM)
-    return types.CreateTopicsResponse(
-        throttle_time=0, topics=[_created(types, result, configs) for result in results]
-    )
+    topics = (_created(types, result, configs) for result in results)
+    return types.CreateTopicsResponse(throttle_time=0, topics=await encoded(topics, Turn()))
 
 
 class _CreatedConfigs:
@@ -108,18 +108,16 @@ async def handle_delete(broker: Broker, context: RequestContext, request: Any) -
         asked = [TopicReference(name=name) for name in request.topic_names]
     results = await called_back(broker.controller.delete_topics, asked)
     await broker.deletions_done()
-    return types.DeleteTopicsResponse(
-        throttle_time=0,
-        responses=[
-            types.DeletableTopicResult(
-                name=result.name,
-                topic_id=result.topic_id,
-                error_code=result.error,
-                error_message=result.message,
-            )
-            for result in results
-        ],
+    responses = (
+        types.DeletableTopicResult(
+            name=result.name,
+            topic_id=result.topic_id,
+            error_code=result.error,
+            error_message=result.message,
+        )
+        for result in results
     )
+    return types.DeleteTopicsResponse(throttle_time=0, responses=await encoded(responses, Turn()))
 
 
 async def handle_create_partitions(broker: Broker, context: RequestContext, request: Any) -> object:
@@ -135,14 +133,12 @@ async def handle_create_partitions(broker: Broker, context: RequestContext, requ
         for topic in request.topics
     ]
     results = await called_back(broker.controller.create_partitions, asked, request.validate_only)
-    return types.CreatePartitionsResponse(
-        throttle_time=0,
-        results=[
-            types.CreatePartitionsTopicResult(
-                name=result.name,
-                error_code=result.error if not result.is_success else ErrorCode.NONE,
-                error_message=result.message,
-            )
-            for result in results
-        ],
+    told = (
+        types.CreatePartitionsTopicResult(
+            name=result.name,
+            error_code=result.error if not result.is_success else ErrorCode.NONE,
+            error_message=result.message,
+        )
+        for result in results
     )
+    return types.CreatePartitionsResponse(throttle_time=0, results=await encoded(told, Turn()))
