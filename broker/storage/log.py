@@ -6,8 +6,9 @@ survives); after a power loss nothing below ``flushed_offset``. A full disk (``D
 leaves the log as it was; any other failure of the file system is ``StorageError`` and takes the
 directory offline.
 
-Hot path: ``append_as_leader`` runs per produced batch: 4-5 us with the pwrite, 3 us into a mapped
-tail (tests/bench). No work per record, no search, one index entry every 4 KiB.
+Hot path: ``append_as_leader`` runs per produced batch: 3.2 us for a tiny one with its pwrite,
+1.9 us into a mapped tail, 1.3 us more with a producer id or an index entry (Python 3.11, 2-core
+Xeon). No work per record, no search, one index entry every 4 KiB.
 """
 
 from __future__ import annotations
