@@ -11,6 +11,7 @@ and given back by ``tick`` when nobody appends, so thousands of idle partitions 
 
 from __future__ import annotations
 
+import itertools
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -48,6 +49,8 @@ _log = logging.getLogger(__name__)
 
 #: Appends are counted over this long to tell hot partitions, and idle ones.
 WINDOW_MS: Final = 10_000
+#: Logs that fell silent and are put to rest in one tick.
+MAX_RESTS_A_TICK: Final = 32
 #: Tails that may be mapped at a time; the hottest come first, the others go on by pwrite.
 MAX_MAPPED_TAILS: Final = 256
 #: Free space is looked at again when this much was appended, besides at every tick.
@@ -144,6 +147,8 @@ class LogManager:
         self._where: dict[TopicPartition, LogDirectory] = {}
         self._window_ends_ms = 0
         self._awake: set[Log] = set()
+        #: Fell silent, and hold memory and descriptors still.
+        self._resting: dict[Log, None] = {}
         self._doomed_directories: list[tuple[int, str]] = []
         self._below_floor: set[str] = set()
 
@@ -240,6 +245,7 @@ class LogManager:
             log = self.logs.pop(topic_partition, None)
             if log is not None:
                 self._awake.discard(log)
+                self._resting.pop(log, None)
         return lost
 
     # Logs ------------------------------------------------------------------------------------
@@ -331,6 +337,7 @@ class LogManager:
         if log is not None:
             log.move_to(target)
             self._awake.discard(log)
+            self._resting.pop(log, None)
         self.logs.pop(topic_partition, None)
         self.offline_partitions.pop(topic_partition, None)
         del self._where[topic_partition]
@@ -416,6 +423,7 @@ class LogManager:
         if now_ms >= self._window_ends_ms:
             self._window_ends_ms = now_ms + WINDOW_MS
             self._end_window()
+        self._rest_some()
         self._measure_space()
         return self._due_removals(now_ms)
 
@@ -426,11 +434,20 @@ class LogManager:
             appended.update(context.touched)
             context.touched = []
         for log in self._awake - appended:
-            if not log.is_deleted:
-                log.rest()
+            self._resting[log] = None
         for log in appended:
+            self._resting.pop(log, None)
             log.window_bytes = 0
         self._awake = appended
+
+    def _rest_some(self) -> None:
+        """Each may cost a file or two: thousands that fall silent together must not stop the loop."""
+        for log in list(itertools.islice(self._resting, MAX_RESTS_A_TICK)):
+            del self._resting[log]
+            if log.window_bytes:
+                self._awake.add(log)
+            elif not log.is_deleted:
+                log.rest()
 
     def _due_removals(self, now_ms: int) -> list[BlockingWork]:
         works: list[BlockingWork] = []

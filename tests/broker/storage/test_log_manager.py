@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from broker.model.ids import TopicPartition
+from broker.storage.filesystem import RealFileSystem
 from broker.storage.log_directory import DirectoryInUse, ForeignDirectory
+from broker.storage.log_manager import MAX_RESTS_A_TICK, WINDOW_MS
 from tests.broker.storage.build import (
     TP,
     FixedClock,
@@ -146,3 +148,27 @@ def test_a_producer_is_remembered_across_a_clean_stop(tmp_path: Path) -> None:
     manager.close()
     log = open_manager([tmp_path]).logs[TP]
     assert append(log, batch(producer_id=1, producer_epoch=0, base_sequence=2)).is_duplicate
+
+
+def test_logs_that_fell_silent_are_put_to_rest_a_few_at_a_time(tmp_path: Path) -> None:
+    clock = FixedClock()
+    fs = RealFileSystem(256)
+    manager = open_manager([tmp_path], clock=clock, fs=fs)
+    logs = [
+        manager.get_or_create(TopicPartition("t", index), TOPIC_ID, config())
+        for index in range(2 * MAX_RESTS_A_TICK)
+    ]
+    for log in logs:
+        fill(log, 1)
+    for _ in range(2):
+        clock.monotonic += WINDOW_MS
+        manager.tick(clock.monotonic)
+    fill(logs[-1], 1)
+    resting = [log for log in logs if log.segments.active.records.file.descriptor < 0]  # type: ignore[attr-defined]
+    assert len(resting) == MAX_RESTS_A_TICK
+    for _ in range(3):
+        manager.tick(clock.monotonic)
+    awake = [log for log in logs if log.segments.active.records.file.descriptor >= 0]  # type: ignore[attr-defined]
+    assert awake == logs[-1:]
+    fill(logs[0], 1)
+    assert [header.base_offset for header in read_all(logs[0])] == [0, 1]
