@@ -47,6 +47,7 @@ class MaintainedWorld(World):
             listeners=[],
             config=SimpleNamespace(
                 log_retention_check_interval_ms=300_000,
+                producer_id_expiration_check_interval_ms=600_000,
                 log_flush_offset_checkpoint_interval_ms=60_000,
                 replica_high_watermark_checkpoint_interval_ms=5_000,
             ),
