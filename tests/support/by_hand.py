@@ -149,15 +149,21 @@ class ManualTasks:
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         self._coroutines.append(coroutine)
 
+    def step(self) -> bool:
+        """One turn of one of them; False if there is none."""
+        if not self._coroutines:
+            return False
+        coroutine = self._coroutines.popleft()
+        try:
+            coroutine.send(None)
+        except StopIteration:
+            return True
+        self._coroutines.append(coroutine)
+        return True
+
     def run(self) -> int:
         """All of them, turn by turn, to their ends; gives the turns."""
         turns = 0
-        while self._coroutines:
-            coroutine = self._coroutines.popleft()
+        while self.step():
             turns += 1
-            try:
-                coroutine.send(None)
-            except StopIteration:
-                continue
-            self._coroutines.append(coroutine)
         return turns

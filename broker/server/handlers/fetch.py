@@ -17,7 +17,7 @@ a session a partition without news costs one comparison.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -39,6 +39,7 @@ from broker.replication.fetch_session import (
     next_epoch,
 )
 from broker.server.connection import Answer, Connection, ResponseSlot
+from broker.server.tasks import Turn
 from broker.storage.cold import ColdRead
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ READ_COMMITTED: Final = 1
 NO_OFFSET: Final = -1
 #: Partitions whose cold pages are pulled in by one trip to a reader thread.
 MAX_COLD_READS: Final = 64
+#: More partitions are looked at in several turns of the loop.
+PARTITIONS_AT_ONCE: Final = 1000
 
 
 def handle(
@@ -67,11 +70,11 @@ def handle(
             version, header.correlation_id, 0, error.code, INVALID_SESSION_ID, [], []
         )
     operation = _FetchOperation(broker, header, request, session, is_incremental)
-    operation.collect()
-    if operation.is_answerable:
-        return operation.answer()
-    slot = connection.defer(header)
-    operation.wait(slot)
+    if not operation.is_large:
+        operation.collect()
+        if operation.is_answerable:
+            return operation.answer()
+    operation.wait(connection.defer(header))
     return None
 
 
@@ -140,7 +143,7 @@ class _FetchOperation:
         self._is_incremental = is_incremental
         self._is_read_committed = request.isolation_level == READ_COMMITTED
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
-        self._entries: Iterable[SessionPartition] = (
+        self._entries: Collection[SessionPartition] = (
             session.partitions.values()
             if session is not None
             else [
@@ -162,27 +165,59 @@ class _FetchOperation:
 
     # -- looking ------------------------------------------------------------------------------
 
+    @property
+    def is_large(self) -> bool:
+        return len(self._entries) > PARTITIONS_AT_ONCE
+
     def collect(self) -> None:
         """Read every partition once; replaces what an earlier look found."""
-        self._results = results = []
-        self._size = 0
-        self._has_urgent = False
-        self._has_more = False
-        self._cold = []
+        self._begin_look()
         is_incremental = self._is_incremental
         for entry in self._entries:
             replica = entry.replica
             if is_incremental and replica is not None and replica.version == entry.quiet_version:
                 continue
-            result = self._read(entry)
-            if result.error_code != 0 or result.diverging_epoch is not None:
-                self._has_urgent = True
-            elif is_incremental and not entry.has_news(result):
-                # Quiet only at the very end: others may just have found no room in this answer.
-                if entry.fetch_offset >= result.high_watermark and entry.replica is not None:
-                    entry.quiet_version = entry.replica.version
-                continue
-            results.append((entry, result))
+            self._look(entry)
+
+    async def _collect_in_turns(self, slot: ResponseSlot) -> None:
+        """As ``collect``, for many partitions; again if news came where it had looked already."""
+        is_missing_news = True
+        while is_missing_news and slot.is_open:
+            self._begin_look()
+            turn = Turn()
+            looked: list[tuple[Partition, int]] = []
+            for entry in tuple(self._entries):
+                replica = entry.replica
+                is_quiet = replica is not None and replica.version == entry.quiet_version
+                if not (is_quiet and self._is_incremental):
+                    self._look(entry)
+                if entry.replica is not None:
+                    looked.append((entry.replica, entry.replica.version))
+                if turn.is_over:
+                    await turn.pass_on()
+            is_missing_news = not self.is_answerable and any(
+                replica.version != version for replica, version in looked
+            )
+        if slot.is_open:
+            self._go_on()
+
+    def _begin_look(self) -> None:
+        self._results = []
+        self._size = 0
+        self._has_urgent = False
+        self._has_more = False
+        self._cold = []
+
+    def _look(self, entry: SessionPartition) -> None:
+        result = self._read(entry)
+        if result.error_code != 0 or result.diverging_epoch is not None:
+            self._has_urgent = True
+        elif self._is_incremental and not entry.has_news(result):
+            # Quiet only at the very end: others may just have found no room in this answer.
+            if entry.fetch_offset >= result.high_watermark and entry.replica is not None:
+                entry.quiet_version = entry.replica.version
+            return
+        self._results.append((entry, result))
 
     def _read(self, entry: SessionPartition) -> FetchPartitionResult:
         entry.replica = None
@@ -268,7 +303,26 @@ class _FetchOperation:
         slot.on_cancel = self._cancel
         now_ms = self._broker.clock.monotonic_ms()
         self._deadline_ms = now_ms + self._request.max_wait_ms
-        self._wait_further()
+        if self.is_large:
+            self._look_again()  # it has not looked yet
+        else:
+            self._wait_further()
+
+    def _look_again(self) -> None:
+        """Look, then answer or wait; at many partitions in turns."""
+        slot = self._slot
+        assert slot is not None
+        if self.is_large:
+            self._broker.dispatcher.spawn(slot, self._collect_in_turns(slot), "Fetch")
+        else:
+            self.collect()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self.is_answerable:
+            self._finish()
+        else:
+            self._wait_further()
 
     def _wait_further(self) -> None:
         if self._cold:
@@ -305,23 +359,19 @@ class _FetchOperation:
                 if error is not None:
                     self._broker.report_read_error(entry.topic, entry.partition, error)
                     self._unreadable.add(entry)
-            self.collect()
-            if self.is_answerable:
-                self._finish()
-            else:
-                self._wait_further()
+            self._look_again()
 
     def _try_complete(self) -> bool:
         slot = self._slot
         assert slot is not None
         with self._broker.dispatcher.guard(slot):
+            if self.is_large:
+                self._look_again()
+                return True
             self.collect()
-            if self._cold:
-                self._wait_further()
-            elif self.is_answerable:
-                self._finish()
-            else:
+            if not self._cold and not self.is_answerable:
                 return False
+            self._go_on()
         return True
 
     def _on_deadline(self) -> None:
@@ -329,9 +379,7 @@ class _FetchOperation:
         assert slot is not None
         with self._broker.dispatcher.guard(slot):
             if self._size:
-                self.collect()  # what was found may be old, and its file gone
-            if self._cold:
-                self._wait_further()
+                self._look_again()  # what was found may be old, and its file gone
             else:
                 self._finish()
 

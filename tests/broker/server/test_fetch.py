@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from broker.replication.partition import Partition
+from broker.server import tasks
 from broker.server.handlers import fetch as fetch_handler
 from tests.broker.replication.build import TOPIC_ID
 from tests.broker.server.build import HandlerWorld, Pending
@@ -423,3 +424,68 @@ def test_what_was_found_long_ago_is_looked_up_again_before_it_is_sent(world: Han
     world.scheduler.advance(500)
     (part,) = pending.answer.responses[0].partitions
     assert part.error_code == OFFSET_OUT_OF_RANGE
+
+
+# More partitions than one turn of the loop looks at
+
+
+@pytest.fixture
+def small_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_handler, "PARTITIONS_AT_ONCE", 10)
+    monkeypatch.setattr(tasks, "TURN_NS", 0)
+
+
+@pytest.mark.usefixtures("small_turns")
+def test_many_partitions_are_looked_at_in_many_turns(world: HandlerWorld) -> None:
+    for partition in partitions_of(world, 40):
+        world.append(partition)
+    pending = sessionless(world, dict.fromkeys(range(40), 0))
+    assert not pending.is_answered
+    assert world.run() >= 40
+    (topic,) = pending.answer.responses
+    assert all(part.records for part in topic.partitions)
+
+
+@pytest.mark.usefixtures("small_turns")
+def test_an_append_behind_the_look_of_a_large_fetch_is_not_missed(world: HandlerWorld) -> None:
+    partitions = partitions_of(world, 40)
+    pending = sessionless(world, dict.fromkeys(range(40), 0), max_wait=60_000)
+    for _ in range(20):  # turns; the first partitions have been looked at
+        world.tasks.step()
+    world.append(partitions[3])
+    world.run()
+    (topic,) = pending.answer.responses
+    assert [part.partition_index for part in topic.partitions if part.records] == [3]
+    assert world.scheduler.timers == []
+
+
+@pytest.mark.usefixtures("small_turns")
+def test_a_large_session_waits_is_woken_and_times_out(world: HandlerWorld) -> None:
+    partitions = partitions_of(world, 40)
+    consumer = Consumer(world, dict.fromkeys(range(40), 0), max_wait=0)
+    first = consumer.ask()
+    world.run()
+    assert len(consumer.take(first.answer)) == 40
+    consumer.options["max_wait"] = 500
+    waiting = consumer.ask()
+    world.run()
+    assert not waiting.is_answered
+    world.append(partitions[7])
+    world.run()
+    assert set(consumer.take(waiting.answer)) == {7}
+    waiting = consumer.ask()
+    world.run()
+    world.scheduler.advance(500)
+    world.run()
+    assert consumer.take(waiting.answer) == {}
+
+
+@pytest.mark.usefixtures("small_turns")
+def test_a_large_fetch_whose_client_has_gone_ends(world: HandlerWorld) -> None:
+    partitions = partitions_of(world, 40)
+    sessionless(world, dict.fromkeys(range(40), 0))
+    world.tasks.step()
+    world.connection.close("gone")
+    world.run()
+    assert world.scheduler.timers == []
+    assert not any(partition.fetch_waiters for partition in partitions)
