@@ -1,0 +1,310 @@
+"""What leaves a socket, in which order and how much a time; and that every pin is undone."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.model.file_region import FileRegion
+from broker.server.send_queue import (
+    JOIN_BYTES,
+    PIECE_BYTES,
+    TURN_BYTES,
+    SendQueue,
+    SendStatus,
+    StaleRegionError,
+)
+from broker.storage.filesystem import RealFile, RealFileSystem
+
+DRAINED, BLOCKED, COLD = SendStatus.DRAINED, SendStatus.BLOCKED, SendStatus.COLD
+
+
+class Pair:
+    """A queue over one end of a socket pair; the other end is read by ``receive``."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = socket.socketpair()
+        for each in (self.ours, self.theirs):
+            each.setblocking(False)
+        self.queue = SendQueue(self.ours)
+        self.received = bytearray()
+
+    def close(self) -> None:
+        self.ours.close()
+        self.theirs.close()
+
+    def receive(self) -> int:
+        """Read what is there."""
+        before = len(self.received)
+        try:
+            while data := self.theirs.recv(1 << 20):
+                self.received += data
+        except BlockingIOError:
+            pass
+        return len(self.received) - before
+
+    def drain(self) -> list[SendStatus]:
+        """Flush and read until all has gone; the statuses met."""
+        met = []
+        while True:
+            met.append(self.queue.flush())
+            self.receive()
+            if met[-1] is DRAINED:
+                return met
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made = Pair()
+    yield made
+    made.close()
+
+
+class FileUnderTest:
+    """A real file whose pages are in memory as the test says."""
+
+    def __init__(self, directory: Path, size: int) -> None:
+        self.file: RealFile = RealFileSystem().open(str(directory / "records"), create=True)
+        self.file.append(random.Random(3).randbytes(size))
+        self.generation = 0
+        self.cold: set[int] = set()
+        self.asked: list[tuple[int, int]] = []
+
+    @property
+    def pins(self) -> int:
+        return self.file.pins
+
+    def pin(self) -> int:
+        return self.file.pin()
+
+    def unpin(self) -> None:
+        self.file.unpin()
+
+    def is_resident(self, position: int, length: int) -> bool:
+        self.asked.append((position, length))
+        return position not in self.cold
+
+    def pull(self, position: int, length: int) -> None:
+        raise AssertionError("not the queue's business")
+
+    def region(self, position: int, length: int) -> FileRegion:
+        return FileRegion(self, self.generation, position, length)
+
+    def content(self, position: int, length: int) -> bytes:
+        return self.file.pread(length, position)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> FileUnderTest:
+    return FileUnderTest(tmp_path, 3 * PIECE_BYTES)
+
+
+def test_buffers_and_regions_leave_in_order(pair: Pair, file: FileUnderTest) -> None:
+    pair.queue.push(b"head")
+    pair.queue.push(file.region(5, 1000))
+    pair.queue.push(b"between")
+    pair.queue.push(file.region(0, 10))
+    pair.drain()
+    assert bytes(pair.received) == b"".join(
+        [b"head", file.content(5, 1000), b"between", file.content(0, 10)]
+    )
+    assert not pair.queue
+    assert file.pins == 0
+    assert pair.queue.queued_bytes == 0
+
+
+def test_random_answers_survive_a_socket_that_takes_little(pair: Pair, file: FileUnderTest) -> None:
+    pair.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    dice = random.Random(8)
+    expected = bytearray()
+    statuses: list[SendStatus] = []
+    for _ in range(300):
+        if dice.random() < 0.5:
+            data = dice.randbytes(dice.choice([1, 10, 1000, JOIN_BYTES - 1, JOIN_BYTES, 200_000]))
+            pair.queue.push(data)
+            expected += data
+        else:
+            position = dice.randrange(file.file.size - 100_000)
+            length = dice.choice([0, 1, 1000, 100_000])
+            pair.queue.push(file.region(position, length))
+            expected += file.content(position, length)
+        if dice.random() < 0.3:
+            statuses.append(pair.queue.flush())
+            pair.receive()
+    statuses += pair.drain()
+    assert pair.received == expected
+    assert BLOCKED in statuses
+    assert pair.queue.queued_bytes == 0
+    assert file.pins == 0
+
+
+def test_queued_bytes_are_those_in_memory(pair: Pair, file: FileUnderTest) -> None:
+    pair.queue.push(bytes(3_000_000))
+    pair.queue.push(file.region(0, 1000))
+    assert pair.queue.queued_bytes == 3_000_000
+    assert pair.queue.flush() is BLOCKED
+    left = pair.queue.queued_bytes
+    assert 0 < left < 3_000_000
+    assert pair.receive() == 3_000_000 - left
+
+
+def test_small_buffers_leave_together(pair: Pair) -> None:
+    sent: list[int] = []
+
+    class Counting:
+        def send(self, data: bytes, flags: int = 0) -> int:
+            sent.append(len(data))
+            return pair.ours.send(data, flags)
+
+    pair.queue._socket = Counting()  # type: ignore[assignment]
+    for _ in range(100):
+        pair.queue.push(b"x" * 50)
+    assert pair.queue.flush() is DRAINED
+    assert sent == [5000]
+
+
+def test_joining_has_a_bound(pair: Pair) -> None:
+    sent: list[int] = []
+
+    class Counting:
+        def send(self, data: bytes, flags: int = 0) -> int:
+            sent.append(len(data))
+            return len(data)
+
+    pair.queue._socket = Counting()  # type: ignore[assignment]
+    for _ in range(10):
+        pair.queue.push(bytes(JOIN_BYTES // 2))
+    assert pair.queue.flush() is DRAINED
+    assert max(sent) <= 2 * JOIN_BYTES
+    assert sum(sent) == 10 * (JOIN_BYTES // 2)
+
+
+def test_each_piece_is_looked_at_before_it_is_sent(pair: Pair, file: FileUnderTest) -> None:
+    pair.queue.push(file.region(7, 2 * PIECE_BYTES))
+    pair.drain()
+    assert {length for _, length in file.asked} <= set(range(1, PIECE_BYTES + 1))
+    assert file.asked[0] == (7, PIECE_BYTES)
+
+
+def test_a_cold_piece_is_named_and_sent_after_it_was_pulled(
+    pair: Pair, file: FileUnderTest
+) -> None:
+    file.cold = {0}
+    pair.queue.push(b"head")
+    pair.queue.push(file.region(0, 1000))
+    assert pair.queue.flush() is COLD
+    named = pair.queue.cold
+    assert named is not None
+    assert (named.position, named.length) == (0, 1000)
+    pair.receive()
+    assert pair.received == b"head"
+    pair.queue.pulled()
+    assert pair.queue.flush() is DRAINED  # though it never shows as resident
+    pair.receive()
+    assert pair.received == b"head" + file.content(0, 1000)
+    assert file.pins == 0
+
+
+def test_a_pull_vouches_for_one_piece_only(pair: Pair, file: FileUnderTest) -> None:
+    file.cold = {0, PIECE_BYTES}
+    pair.queue.push(file.region(0, 2 * PIECE_BYTES))
+    met = []
+    while (status := pair.queue.flush()) is not DRAINED:
+        pair.receive()
+        if status is COLD:
+            assert pair.queue.cold is not None
+            met.append(pair.queue.cold.position)
+            # A socket that takes a part only leaves the rest of the piece to be looked at again.
+            file.cold.discard(pair.queue.cold.position)
+            pair.queue.pulled()
+    pair.receive()
+    assert met[:2] == [0, PIECE_BYTES]
+    assert pair.received == file.content(0, 2 * PIECE_BYTES)
+
+
+def test_one_flush_sends_so_much_of_files_and_no_more(
+    pair: Pair, file: FileUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+
+    def sendfile(target: int, source: int, position: int, count: int) -> int:
+        sent.append(count)
+        return count
+
+    monkeypatch.setattr("broker.server.send_queue.os.sendfile", sendfile)
+    for _ in range(6):
+        pair.queue.push(file.region(0, 3 * PIECE_BYTES))
+    turns = 0
+    while pair.queue.flush() is BLOCKED:
+        turns += 1
+        assert sum(sent) <= turns * (TURN_BYTES + PIECE_BYTES)
+    assert sum(sent) == 18 * PIECE_BYTES
+    assert turns >= sum(sent) // (TURN_BYTES + PIECE_BYTES)
+    assert file.pins == 0
+
+
+def test_a_region_of_a_file_that_was_cut_is_never_sent(pair: Pair, file: FileUnderTest) -> None:
+    pair.queue.push(b"head")
+    pair.queue.push(file.region(0, 1000))
+    file.generation += 1
+    with pytest.raises(StaleRegionError):
+        pair.queue.flush()
+    pair.receive()
+    assert pair.received == b"head"
+    pair.queue.clear()
+    assert file.pins == 0
+
+
+def test_a_region_past_the_end_of_its_file_is_stale(pair: Pair, file: FileUnderTest) -> None:
+    pair.queue.push(file.region(file.file.size - 10, 1000))
+    with pytest.raises(StaleRegionError):
+        while True:
+            pair.queue.flush()
+            pair.receive()
+    pair.queue.clear()
+    assert file.pins == 0
+
+
+def test_a_peer_that_has_gone_is_an_error_and_leaves_nothing_pinned(
+    pair: Pair, file: FileUnderTest
+) -> None:
+    pair.theirs.close()
+    pair.queue.push(b"head")
+    pair.queue.push(file.region(0, 1000))
+    with pytest.raises(OSError, match="pipe"):
+        pair.queue.flush()
+    pair.queue.clear()
+    assert file.pins == 0
+    assert pair.queue.queued_bytes == 0
+
+
+def test_clearing_gives_every_descriptor_back(pair: Pair, file: FileUnderTest) -> None:
+    pair.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    for _ in range(5):
+        pair.queue.push(b"head")
+        pair.queue.push(file.region(0, PIECE_BYTES))
+    pair.queue.flush()
+    assert file.pins == 5
+    pair.queue.clear()
+    assert file.pins == 0
+    assert not pair.queue
+
+
+def test_empty_regions_are_not_queued(pair: Pair, file: FileUnderTest) -> None:
+    pair.queue.push(file.region(0, 0))
+    assert not pair.queue
+    assert file.pins == 0
+
+
+def test_a_file_that_cannot_be_opened_is_not_queued(pair: Pair, file: FileUnderTest) -> None:
+    def fail() -> int:
+        raise FileNotFoundError("gone")
+
+    file.pin = fail  # type: ignore[method-assign]
+    with pytest.raises(FileNotFoundError):
+        pair.queue.push(file.region(0, 10))
+    assert not pair.queue
