@@ -22,17 +22,19 @@ import contextlib
 import logging
 from typing import Final, NamedTuple
 
+from crc32c import crc32c
+
 from broker.config.topic_config import TopicConfig
 from broker.model.errors import CorruptLogError, DiskFullError
 from broker.model.ids import TopicId, TopicPartition
 from broker.records.header import (
     CONTROL_FLAG,
+    CRC_START,
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
     BatchHeader,
-    compute_crc,
 )
 from broker.storage.checkpoints import parse_epochs, parse_partition_metadata
 from broker.storage.cold import waiting
@@ -66,6 +68,8 @@ from broker.storage.time_index import TimeIndex
 _log = logging.getLogger(__name__)
 
 _SCAN_BYTES: Final = 1024 * 1024
+#: More than any request could bring: a header that claims it is damaged, and must not cost memory.
+MAX_BATCH_BYTES: Final = 256 * 1024 * 1024
 #: A clean start looks at the ends of so many segments' indexes; the others are judged by their
 #: sizes, and by their readers.
 CHECKED_SEGMENTS: Final = 16
@@ -500,6 +504,8 @@ class _SegmentScan:
             start = segment.size
             block = memoryview(file.pread(min(_SCAN_BYTES, size - start), start))
             fault, wanted = self._scan_block(block, size - start)
+            if wanted > MAX_BATCH_BYTES:
+                fault = "no batch"
             if fault:
                 return fault
             if segment.size == start:
@@ -510,53 +516,58 @@ class _SegmentScan:
         return ""
 
     def _scan_block(self, block: memoryview, left: int) -> tuple[str, int]:
-        """Take whole batches off the block. Gives a fault, and the size of the unfinished one."""
+        """Take whole batches off the block. Gives a fault, and the size of the unfinished one.
+
+        Hot path of a start after a crash: 1 us a batch, as all of the tail goes through here.
+        """
         at = 0
         end = len(block)
-        while at < end:
-            if end - at < HEADER_SIZE:
-                return ("a torn header" if left - at < HEADER_SIZE else ""), HEADER_SIZE
-            header = BatchHeader._make(HEADER.unpack_from(block, at))
-            size = header.batch_length + LOG_OVERHEAD
-            fault = self._fault_of_header(header, size, left - at)
-            if fault:
-                return fault, 0
+        unpack, note_batch = HEADER.unpack_from, self._segment.note_batch
+        checked_from, next_offset = self._checked_from, self.next_offset
+        last_possible = self._segment.base_offset + MAX_RELATIVE_OFFSET
+        while end - at >= HEADER_SIZE:
+            fields = unpack(block, at)
+            base_offset, length, leader_epoch, magic, crc, _, delta, _, max_timestamp = fields[:9]
+            size = length + LOG_OVERHEAD
+            last_offset = base_offset + delta
+            is_odd = magic != MAGIC or leader_epoch != self.last_epoch or base_offset != next_offset
+            is_odd |= not base_offset <= last_offset <= last_possible
+            if is_odd or not HEADER_SIZE <= size <= left - at:
+                fault = self._fault_of(BatchHeader._make(fields), left - at, next_offset)
+                if fault:
+                    return fault, 0
             if at + size > end:
                 return "", size
-            batch = block[at : at + size]
-            if (
-                header.last_offset >= self._checked_from
-                and compute_crc(batch, 0, size) != header.crc
-            ):
+            if last_offset >= checked_from and crc32c(block[at + CRC_START : at + size]) != crc:
                 return "a wrong sum", 0
-            self._accept(header, size, batch)
+            if leader_epoch > self.last_epoch:
+                self._begin_epoch(leader_epoch, base_offset)
+            note_batch(size, last_offset, max_timestamp)
+            if fields[9] >= 0 and last_offset >= self._log_start_offset:
+                self._note_producer(BatchHeader._make(fields), block[at : at + size])
+            self.next_offset = next_offset = last_offset + 1
             at += size
-        return "", 0
+        is_torn = at < end and left - at < HEADER_SIZE
+        return ("a torn header" if is_torn else ""), HEADER_SIZE
 
-    def _fault_of_header(self, header: BatchHeader, size: int, left: int) -> str:
+    def _fault_of(self, header: BatchHeader, left: int, next_offset: int) -> str:
+        size = header.size_in_bytes
         if size < HEADER_SIZE or header.magic != MAGIC:
             return "no batch"
         if size > left:
             return "a torn batch"
-        if header.base_offset < self.next_offset or header.last_offset_delta < 0:
-            return f"offset {header.base_offset} where {self.next_offset} was due"
+        if header.base_offset < next_offset or header.last_offset_delta < 0:
+            return f"offset {header.base_offset} where {next_offset} was due"
         if header.last_offset - self._segment.base_offset > MAX_RELATIVE_OFFSET:
             return f"offset {header.last_offset} too far from the segment's base"
         if 0 <= header.partition_leader_epoch < self.last_epoch:
             return f"leader epoch {header.partition_leader_epoch} behind {self.last_epoch}"
         return ""
 
-    def _accept(self, header: BatchHeader, size: int, batch: memoryview) -> None:
-        leader_epoch = header.partition_leader_epoch
-        if leader_epoch > self.last_epoch:
-            self.last_epoch = leader_epoch
-            if leader_epoch > self._epochs.latest:
-                self._epochs.assign(leader_epoch, header.base_offset)
-        last_offset = header.last_offset
-        self._segment.note_batch(size, last_offset, header.max_timestamp)
-        if header.producer_id >= 0 and last_offset >= self._log_start_offset:
-            self._note_producer(header, batch)
-        self.next_offset = last_offset + 1
+    def _begin_epoch(self, leader_epoch: int, base_offset: int) -> None:
+        self.last_epoch = leader_epoch
+        if leader_epoch > self._epochs.latest:
+            self._epochs.assign(leader_epoch, base_offset)
 
     def _note_producer(self, header: BatchHeader, batch: memoryview) -> None:
         if not header.attributes & CONTROL_FLAG:
