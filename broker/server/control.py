@@ -92,7 +92,7 @@ class ControlSocket:
         try:
             request = json.loads(line)
             command = self._commands[request["command"]]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             known = ", ".join(sorted(self._commands))
             answer: dict[str, Any] = {"ok": False, "error": f"no such command; known are {known}"}
         else:
