@@ -9,9 +9,9 @@ outstanding, further Produce requests may start as long as everything outstandin
 (``MAX_OUTSTANDING`` at most); any other request waits, and holds up what is behind it. What waits
 is kept in ``_backlog``, and meanwhile nothing is read: the client's own socket is the queue.
 
-Bounds: the backlog holds what one ``recv`` brought; no request starts while more than
-``MAX_QUEUED_BYTES`` of answers wait to be sent, so a client that never reads costs that much and no
-more.
+Bounds: the backlog holds what one ``recv`` brought, and is charged to the receive budget with what
+its objects cost; no request starts while more than ``MAX_QUEUED_BYTES`` of answers wait to be sent,
+so a client that never reads costs that much, and one answer, and no more.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ logger = logging.getLogger(__name__)
 
 PRODUCE: Final = 0
 MAX_OUTSTANDING: Final = 16
-MAX_QUEUED_BYTES: Final = 1024 * 1024
+MAX_QUEUED_BYTES: Final = 128 * 1024
+#: Memory of a frame in the backlog besides its bytes: a small frame is mostly this.
+KEPT_FRAME_BYTES: Final = 300
 #: Requests handled in one turn of the loop before others get theirs.
 REQUESTS_PER_TURN: Final = 32
 
@@ -214,6 +216,7 @@ class Connection:
 
     def _keep(self, frames: list[memoryview]) -> None:
         """Keep frames that cannot start yet, and read no further."""
+        self._listener.budget.charge(KEPT_FRAME_BYTES * len(frames))
         self._backlog.extend(self._frames.keep(frame) for frame in frames)
         self._read_off()
 
@@ -280,7 +283,9 @@ class Connection:
         for _ in range(REQUESTS_PER_TURN):
             if not backlog or self._is_blocked(backlog[0]):
                 break
-            if not self._start(backlog.popleft()):
+            frame = backlog.popleft()
+            self._listener.budget.release(KEPT_FRAME_BYTES)
+            if not self._start(frame):
                 return
         if self._queue and not self._flush():
             return
@@ -395,9 +400,9 @@ class Connection:
         outstanding, self._outstanding = self._outstanding, deque()
         for slot in outstanding:
             slot.cancel()
-        for frame in self._backlog:
-            self._listener.budget.release(self._frames.charge_of(frame))
-        self._backlog.clear()
+        backlog, self._backlog = self._backlog, deque()
+        for frame in backlog:
+            self._listener.budget.release(KEPT_FRAME_BYTES + self._frames.charge_of(frame))
         self._queue.clear()
         self._frames.close()
         self._listener.on_closed(self)

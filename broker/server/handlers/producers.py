@@ -48,30 +48,33 @@ async def handle_describe(broker: Broker, context: RequestContext, request: Any)
     turn = Turn()
     topics = EncodedItems()
     for topic in request.topics:
-        partitions = (
-            _describe(broker, types, topic.name, each) for each in topic.partition_indexes
-        )
-        topics.add(types.TopicResponse(name=topic.name, partitions=await encoded(partitions, turn)))
+        partitions = EncodedItems()
+        for index in topic.partition_indexes:
+            partitions.add(await _describe(broker, types, topic.name, index, turn))
+        topics.add(types.TopicResponse(name=topic.name, partitions=partitions))
     return types.DescribeProducersResponse(throttle_time=0, topics=topics)
 
 
-def _describe(broker: Broker, types: Any, topic: str, index: int) -> object:
-    code, message, producers = ErrorCode.NONE, None, []
+async def _describe(broker: Broker, types: Any, topic: str, index: int, turn: Turn) -> object:
+    code, message, states = ErrorCode.NONE, None, []
     try:
-        partition = broker.replicas.find(topic, index)
-        producers = [
-            types.ProducerState(
-                producer_id=state.producer_id,
-                producer_epoch=state.producer_epoch,
-                last_sequence=state.last_sequence,
-                last_timestamp=state.last_timestamp,
-                coordinator_epoch=state.coordinator_epoch,
-                current_txn_start_offset=state.transaction_first_offset,
-            )
-            for state in partition.log.active_producers()
-        ]
+        states = broker.replicas.find(topic, index).log.active_producers()
     except KafkaError as error:
         code, message = error.code, error.message
+    producers = (
+        types.ProducerState(
+            producer_id=state.producer_id,
+            producer_epoch=state.producer_epoch,
+            last_sequence=state.last_sequence,
+            last_timestamp=state.last_timestamp,
+            coordinator_epoch=state.coordinator_epoch,
+            current_txn_start_offset=state.transaction_first_offset,
+        )
+        for state in states
+    )
+    active = await encoded(producers, turn)
+    if turn.is_over:
+        await turn.pass_on()
     return types.PartitionResponse(
-        partition_index=index, error_code=code, error_message=message, active_producers=producers
+        partition_index=index, error_code=code, error_message=message, active_producers=active
     )

@@ -19,6 +19,7 @@ from broker.model.file_region import FileRegion
 from broker.protocol.framing import FrameBuffer, ReceiveBudget, Scratch
 from broker.protocol.request import RequestHeader
 from broker.server.connection import (
+    KEPT_FRAME_BYTES,
     MAX_OUTSTANDING,
     MAX_QUEUED_BYTES,
     REQUESTS_PER_TURN,
@@ -683,3 +684,23 @@ async def test_what_waits_for_an_answer_tells_so() -> None:
         await s.until(lambda: 2 in s.orders.held)
         assert s.connection.is_waiting
         assert not s.connection.is_producing
+
+
+@on_loop
+async def test_tiny_frames_that_wait_are_charged_for_what_they_cost() -> None:
+    """128 KiB of the smallest frames are megabytes of objects."""
+    async with side() as s:
+        await s.send(request(FETCH, 1, HOLD))
+        await s.until(lambda: bool(s.orders.held))
+        frames = [request(METADATA, n) for n in range(2, 5000)]
+        await s.send(*frames)
+        await s.until(lambda: len(s.connection._backlog) > 1000)
+        waiting = len(s.connection._backlog)
+        assert s.listener.budget.used_bytes >= KEPT_FRAME_BYTES * waiting
+        s.orders.release(1)
+        assert await s.numbers(4999) == list(range(1, 5000))
+        assert s.listener.budget.used_bytes == 0
+        await s.send(request(FETCH, 1, HOLD), *frames)
+        await s.until(lambda: len(s.connection._backlog) > 1000)
+        s.connection.close("enough")
+        assert s.listener.budget.used_bytes == 0

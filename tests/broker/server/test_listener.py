@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from broker.server import listener as listener_module
+from broker.server.listener import ACCEPTS_PER_TURN
 from broker.server.quota import (
     MAX_FILE_DESCRIPTORS,
     RESERVED_DESCRIPTORS,
@@ -223,3 +224,15 @@ async def test_accepted_sockets_notice_a_peer_that_is_gone(tmp_path: Path) -> No
         assert connection._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         assert connection._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         client.close()
+
+
+@on_loop
+async def test_one_turn_accepts_so_many_and_no_more(tmp_path: Path) -> None:
+    async with running(tmp_path, socket_listen_backlog_size="200") as r:
+        (listening,) = r.broker.listeners
+        clients = [socket.create_connection(r.address) for _ in range(ACCEPTS_PER_TURN + 6)]
+        listening._on_acceptable()
+        assert len(listening.connections) == ACCEPTS_PER_TURN
+        await r.until(lambda: len(listening.connections) == len(clients))
+        for each in clients:
+            each.close()

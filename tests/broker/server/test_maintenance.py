@@ -9,6 +9,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from broker.model.errors import DiskFullError
 from broker.replication.partition import Partition
 from broker.server.background import Threads
@@ -197,3 +199,18 @@ async def test_a_tail_that_cannot_be_cut_takes_its_directory_offline_and_not_the
     assert not good.is_closed
     assert not world.logs._awake
     world.maintenance.stop()
+
+
+@on_loop
+async def test_a_fault_is_reported_once_and_so_many_of_them(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.server.maintenance.MAX_REPORTED", 3)
+    world = MaintainedWorld(["/a"], faulty())
+    for number in (1, 1, 2, 3, 4, 4):
+        world.maintenance.report_once(f"fault {number}")
+    assert [m for m in caplog.messages if m.startswith("fault")] == [
+        "fault 1",
+        "fault 2",
+        "fault 3",
+    ]
