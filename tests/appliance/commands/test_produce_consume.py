@@ -228,6 +228,8 @@ def test_tail_shows_what_arrives_and_ends_by_interrupt(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=REPOSITORY,
+        # Whoever runs the tests in the background ignores the interrupt, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert tail.stdout is not None
     with tail:
