@@ -112,6 +112,7 @@ class Hosting:
         self._to_reconfigure = deque(self._broker.image.topics)
         if self._reconfigured is None:
             self._reconfigured = self._broker.loop.create_future()
+        self._maybe_tell_reconfigured()
         self._work_soon()
 
     async def reconfigured(self) -> None:
@@ -192,6 +193,9 @@ class Hosting:
         topic = self._broker.image.topics.get(self._to_reconfigure.popleft())
         if topic is not None:
             self._reconfigure(topic)
+        self._maybe_tell_reconfigured()
+
+    def _maybe_tell_reconfigured(self) -> None:
         if not self._to_reconfigure and self._reconfigured is not None:
             self._reconfigured.set_result(None)
             self._reconfigured = None

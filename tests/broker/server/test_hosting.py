@@ -147,6 +147,15 @@ async def test_new_defaults_of_the_broker_hold_for_all_topics_before_the_answer(
 
 
 @on_loop
+async def test_new_defaults_without_any_topic_are_answered(tmp_path: Path) -> None:
+    async with running(tmp_path) as r:
+        answer = await r.call(
+            requests.alter_config, "", "log.retention.ms", "4711", resource_type=4
+        )
+        assert answer.error_code == 0
+
+
+@on_loop
 async def test_a_stop_while_directories_are_made_is_clean(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,7 +110,7 @@ def quota(limit: int, **config: Any) -> ConnectionQuota:
     return ConnectionQuota(lambda: type("Config", (), given), limit)  # type: ignore[arg-type, return-value]
 
 
-@pytest.mark.parametrize("limit", [256, 1024, 4096, 20_000, 1_000_000])
+@pytest.mark.parametrize("limit", [256, 1024, 4096, 20_000])
 def test_connections_leave_descriptors_to_the_logs(limit: int) -> None:
     found = quota(limit)
     while found.why_refused("10.0.0.1") is None and found.count < limit:
