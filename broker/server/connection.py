@@ -175,22 +175,25 @@ class Connection:
                 self._stall()
                 return
             count = self._socket.recv_into(target)
+            if count == 0:
+                self.close(None)
+                return
+            self.last_active_ms = self._listener.now_ms
+            frames = self._frames.received(count)
+            if frames:
+                self._handle(frames)
         except BlockingIOError:
             return
-        except (OSError, FrameError) as error:
-            self.close(str(error))
-            return
-        if count == 0:
-            self.close(None)
-            return
-        self.last_active_ms = self._listener.now_ms
-        try:
-            frames = self._frames.received(count)
         except FrameError as error:
             self.close(f"bad frame: {error}")
-            return
-        if frames:
-            self._handle(frames)
+        except OSError as error:
+            self.close(str(error))
+        except Exception as error:  # noqa: BLE001 - the loop would go on, the client wait for ever
+            self._break_down(error)
+
+    def _break_down(self, error: Exception) -> None:
+        logger.error("a connection broke down", exc_info=error)
+        self.close("a fault of the broker")
 
     def _handle(self, frames: list[memoryview]) -> None:
         for index, frame in enumerate(frames):
@@ -279,6 +282,12 @@ class Connection:
         self._is_resuming = False
         if self.is_closed:
             return
+        try:
+            self._work_off()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._break_down(error)
+
+    def _work_off(self) -> None:
         backlog = self._backlog
         for _ in range(REQUESTS_PER_TURN):
             if not backlog or self._is_blocked(backlog[0]):

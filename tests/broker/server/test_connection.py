@@ -704,3 +704,28 @@ async def test_tiny_frames_that_wait_are_charged_for_what_they_cost() -> None:
         await s.until(lambda: len(s.connection._backlog) > 1000)
         s.connection.close("enough")
         assert s.listener.budget.used_bytes == 0
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_a_fault_of_ours_ends_the_connection_instead_of_a_client_that_waits(
+    is_behind: bool,
+) -> None:
+    @on_loop
+    async def test() -> None:
+        async with side() as s:
+            if is_behind:
+                await s.send(request(FETCH, 1, HOLD), request(METADATA, 2))
+                await s.until(lambda: bool(s.connection._backlog))
+
+            def fail(number: int) -> None:
+                raise RuntimeError("a fault of ours")
+
+            s.orders.on_start = fail
+            if is_behind:
+                s.orders.release(1)
+            else:
+                await s.send(request(METADATA, 2))
+            assert await s.is_cut_off()
+            assert s.listener.budget.used_bytes == 0
+
+    test()
