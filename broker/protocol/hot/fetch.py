@@ -566,5 +566,5 @@ def _add_records(records: Records, out: _Pieces) -> None:
     elif isinstance(records, list | tuple):
         for piece in records:
             _add_records(piece, out)
-    elif records is not None:
+    elif records:
         out.parts.append(records)  # type: ignore[arg-type]
