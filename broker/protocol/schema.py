@@ -33,14 +33,14 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from struct import Struct
 from struct import error as StructError
 from types import ModuleType
 from typing import Any
 
 from broker.protocol.api_versions import SERVED, ApiKey, is_flexible
-from broker.protocol.codec import Cursor, Reader, default_of, entity_codec
+from broker.protocol.codec import Cursor, Reader, entity_codec
 from broker.protocol.errors import MalformedRequest
 
 _LENGTH_AND_CORRELATION_ID = Struct(">ii")
@@ -189,11 +189,3 @@ def _check_field_exists(api_key: int, class_name: str, field_name: str) -> None:
         if entity_type is not None and any(f.name == field_name for f in fields(entity_type)):
             return
     raise TypeError(f"no served version of {class_name} has a field {field_name}")
-
-
-def empty_response(api_key: int, version: int, **values: Any) -> Any:
-    """A response with the given fields, and the zero of its type in every other one."""
-    entity_type = response_type(api_key, version)
-    build = response_types(api_key, version).__getattr__(entity_type.__name__)
-    zeros = {f.name: default_of(f) for f in fields(entity_type) if f.default is MISSING}
-    return build(**(zeros | values))
