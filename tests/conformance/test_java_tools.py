@@ -105,8 +105,9 @@ def test_configs_are_altered_and_described(broker: Broker, wire: Wire) -> None:
 
 def test_offsets_records_and_log_dirs(broker: Broker, wire: Wire) -> None:
     name = create_topic(wire, partitions=2)
+    first = requests.now_ms() - 1000  # recent, or retention removes the records meanwhile
     for index in range(10):
-        data = record_batches.batch([b"v"], timestamp=1_700_000_000_000 + index)
+        data = record_batches.batch([b"v"], timestamp=first + index)
         requests.produce(wire, name, data)
 
     def get_offsets(time: str) -> list[str]:
@@ -115,7 +116,7 @@ def test_offsets_records_and_log_dirs(broker: Broker, wire: Wire) -> None:
     assert get_offsets("latest") == [f"{name}:0:10", f"{name}:1:0"]
     assert get_offsets("earliest") == [f"{name}:0:0", f"{name}:1:0"]
     assert f"{name}:0:9" in get_offsets("max-timestamp")
-    assert f"{name}:0:4" in get_offsets("1700000000004")
+    assert f"{name}:0:4" in get_offsets(str(first + 4))
     assert get_offsets("earliest-local") == [f"{name}:0:0", f"{name}:1:0"]
 
 
