@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: install run check fix test-install test conformance bench docs clean
+.PHONY: install compile run check fix test-install test conformance bench docs clean
 
 install: $(STAMP)
 
@@ -19,7 +19,13 @@ $(DEV_STAMP): $(STAMP) requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	touch $@
 
+# Compiles what every record passes through (broker/compiled). Without a C compiler it stays
+# interpreted, which is slower and otherwise the same.
+compile: install
+	$(BIN)/python -m broker.compiled.build
+
 run: install
+	@[ "$(COMPILE)" = no ] || $(BIN)/python -m broker.compiled.build --if-possible
 	$(BIN)/odradek serve
 
 check: $(DEV_STAMP)

@@ -2,6 +2,7 @@
 
 Packages, lowest first (each may import only what stands above it in this list):
 
+    compiled      the hot path as machine code, when it has been built
     clock         the only reader of time
     model         words everybody uses: TopicPartition, ErrorCode, FileRegion
     config        tables of Kafka's topic and broker settings, and their typed results

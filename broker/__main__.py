@@ -12,6 +12,8 @@ from __future__ import annotations
 import gc
 import sys
 
+from broker import compiled
+
 
 def main() -> int:
     # kio registers strategies for property tests wherever hypothesis is installed: 0.2 s of the
@@ -19,6 +21,7 @@ def main() -> int:
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     # Imports make objects that stay: looking for garbage among them only takes time.
     gc.disable()
+    compiled.install()
     from broker.server.main import serve
 
     return serve(sys.argv[1:])

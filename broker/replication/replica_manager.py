@@ -284,9 +284,11 @@ class ReplicaManager:
     def _append_now(
         self, partition: Partition, batch: memoryview | bytearray, header: BatchHeader, now_ms: int
     ) -> AppendInfo:
-        if self._logs.is_below_floor(partition.topic_partition):
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "free disk space is below its floor")
         try:
+            if self._logs.is_below_floor(partition.topic_partition):
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, "free disk space is below its floor"
+                )
             info = partition.append(batch, header, now_ms)
         except DiskFullError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error

@@ -6,6 +6,7 @@ import os
 import resource
 from typing import TYPE_CHECKING, Any, Final
 
+from broker import compiled
 from broker.server.control import Command
 from broker.server.tasks import Turn
 
@@ -18,6 +19,7 @@ async def stats(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
     answer = {
         "pid": os.getpid(),
         "is_ready": broker.is_ready,
+        "is_compiled": compiled.reason is None,
         "node_id": broker.config.node_id,
         "cluster_id": broker.cluster_id,
         "recovery": {"opened": broker.recovery[0], "total": broker.recovery[1]},

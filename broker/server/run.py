@@ -16,6 +16,7 @@ from typing import Final
 
 import uvloop
 
+from broker import compiled
 from broker.server.app import Broker
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,8 @@ async def _serve(data_directory: Path, settings: Mapping[str, str]) -> None:
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
+    code = "compiled" if compiled.reason is None else f"interpreted ({compiled.reason})"
+    logger.info("the hot path is %s", code)
     for listener in broker.listeners:
         sys.stdout.write(f"ready {listener.endpoint.host}:{listener.port}\n")
     sys.stdout.flush()

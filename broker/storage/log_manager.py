@@ -11,6 +11,7 @@ and given back by ``tick`` when nobody appends, so thousands of idle partitions 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import uuid
@@ -517,7 +518,11 @@ class LogManager:
         self._below_floor.clear()
         for directory in self._online():
             directory.context.appended_bytes = 0
-            if self._fs.free_bytes(directory.path) < self._floor_bytes:
+            try:
+                free_bytes = self._fs.free_bytes(directory.path)
+            except OSError as error:  # removed, or its disk is gone
+                raise StorageError(directory.path, str(error)) from error
+            if free_bytes < self._floor_bytes:
                 self._below_floor.add(directory.path)
 
     @property
@@ -526,7 +531,10 @@ class LogManager:
         return bool(self._below_floor)
 
     def is_below_floor(self, topic_partition: TopicPartition) -> bool:
-        """Whether clients' appends are to be refused for want of room."""
+        """Whether clients' appends are to be refused for want of room.
+
+        Raises StorageError when the directory cannot even be asked.
+        """
         if self._floor_bytes <= 0:
             return False
         directory = self._where.get(topic_partition)
@@ -541,8 +549,9 @@ class LogManager:
         for directory in self.directories.values():
             total = usable = -1
             if not directory.is_offline:
-                total = self._fs.total_bytes(directory.path)
-                usable = self._fs.free_bytes(directory.path)
+                with contextlib.suppress(OSError):  # the next tick takes it offline
+                    total = self._fs.total_bytes(directory.path)
+                    usable = self._fs.free_bytes(directory.path)
             sizes = [
                 PartitionSize(log.topic_partition, log.size_in_bytes)
                 for log in self._logs_in(directory)

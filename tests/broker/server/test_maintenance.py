@@ -202,6 +202,30 @@ async def test_a_tail_that_cannot_be_cut_takes_its_directory_offline_and_not_the
 
 
 @on_loop
+async def test_a_directory_that_is_gone_is_offline_at_the_next_tick_alone() -> None:
+    fs = faulty()
+    world = MaintainedWorld(["/a", "/b"], fs)
+    bad, good = world.host("bad", topic_id=uuid.UUID(int=1)), world.host("good")
+    lost = world.logs._where[bad.topic_partition].path
+    assert world.logs._where[good.topic_partition].path != lost
+    world.logs._floor_bytes = 1
+    measure = fs.free_bytes
+
+    def free_bytes(path: str) -> int:
+        if path == lost:
+            raise io_error()
+        return measure(path)
+
+    fs.free_bytes = free_bytes  # type: ignore[method-assign]
+    world.maintenance.start()
+    world.maintenance._on_tick()
+    assert bad.is_closed
+    assert not good.is_closed
+    world.maintenance._on_tick()
+    world.maintenance.stop()
+
+
+@on_loop
 async def test_a_fault_is_reported_once_and_so_many_of_them(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
