@@ -1,6 +1,8 @@
 # Odradek without Spark: about the size of Python and its packages.
 FROM python:3.11-slim AS build
 WORKDIR /build
+RUN apt-get update -qq \
+    && apt-get install -y -qq --no-install-recommends gcc libc6-dev
 RUN python -m venv /opt/odradek
 COPY requirements.lock .
 RUN /opt/odradek/bin/pip install --no-cache-dir --disable-pip-version-check \
@@ -10,7 +12,8 @@ COPY appliance appliance
 COPY broker broker
 COPY dashboard dashboard
 RUN /opt/odradek/bin/pip install --no-cache-dir --disable-pip-version-check \
-        --no-deps --no-build-isolation .
+        --no-deps --no-build-isolation . \
+    && /opt/odradek/bin/python -P -m broker.compiled.build
 
 FROM python:3.11-slim
 RUN useradd --uid 1000 --create-home odradek \

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: install compile run check fix test-install test conformance bench docs clean
+.PHONY: install compile run check fix test-install test test-compiled conformance bench docs clean
 
 install: $(STAMP)
 
@@ -43,6 +43,10 @@ test-install: $(DEV_STAMP)
 test: $(DEV_STAMP)
 	$(BIN)/pytest -rs -m "not slow" $(PYTEST_ARGS)
 
+# The units and properties once more, on the compiled hot path.
+test-compiled: $(DEV_STAMP) compile
+	$(BIN)/pytest -rs -m "not slow" -p tests.support.on_compiled tests/broker tests/property $(PYTEST_ARGS)
+
 conformance: $(DEV_STAMP)
 	$(BIN)/pytest -rs tests/conformance $(PYTEST_ARGS)
 
@@ -53,4 +57,4 @@ docs: $(DEV_STAMP)
 	$(BIN)/python -m tests.support.generate_docs
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) build dist *.egg-info broker/compiled/build

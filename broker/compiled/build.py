@@ -26,7 +26,7 @@ from broker.compiled import BUILD_DIRECTORY, MANIFEST, Manifest, is_current, sou
 
 #: What a produced or fetched batch passes through, by package.
 HOT_MODULES: Final = {
-    "model": ("errors", "file_region", "ids"),
+    "model": ("file_region", "ids"),
     "records": ("header", "produce_rules", "validation"),
     "storage": (
         "append_info",
@@ -44,7 +44,7 @@ HOT_MODULES: Final = {
         "sparse_index",
         "time_index",
     ),
-    "protocol": ("errors", "framing", "request", "varint"),
+    "protocol": ("framing", "request", "varint"),
     "protocol/hot": ("fetch", "layout", "produce"),
     "replication": ("background", "delayed", "fetch_session", "partition", "replica_manager"),
     "server": ("connection", "context", "dispatcher", "send_queue"),
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
 def _check_tools() -> None:
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     if shutil.which(os.environ.get("CC", compiler)) is None:
-        raise CannotCompile(f"there is no C compiler ({compiler})")
+        raise CannotCompile("there is no C compiler")
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
         raise CannotCompile("Python's headers (Python.h) are not installed")
     try:

@@ -83,6 +83,7 @@ def test_a_session_holds_so_many_partitions_and_no_more() -> None:
     assert sessions._partition_count == 0
 
 
+@pytest.mark.interpreted
 def test_all_sessions_together_hold_so_many_partitions_and_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -34,6 +34,8 @@ from broker.server.send_queue import PIECE_BYTES
 from broker.storage.filesystem import RealFile, RealFileSystem
 from tests.support.by_hand import ManualThreads
 
+pytestmark = pytest.mark.interpreted  # with doubles of the connection or the dispatcher
+
 PRODUCE, FETCH, METADATA = 0, 1, 3
 HOLD, SILENT, REFUSE, LARGE, REGION = "hold", "silent", "refuse", "large", "region"
 

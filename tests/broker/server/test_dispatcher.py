@@ -24,6 +24,8 @@ from tests.support.by_hand import ManualTasks
 from tests.support.sample_messages import sample
 from tests.support.wire import Struct
 
+pytestmark = pytest.mark.interpreted  # with doubles of the connection or the dispatcher
+
 UNSUPPORTED_VERSION, UNKNOWN_SERVER_ERROR = 35, -1
 
 

@@ -19,6 +19,8 @@ from tests.support import record_batches
 from tests.support.faulty_filesystem import FaultyFileSystem, io_error
 from tests.support.wire import Struct
 
+pytestmark = pytest.mark.interpreted  # with doubles of the connection or the dispatcher
+
 UNKNOWN_TOPIC_OR_PARTITION, OFFSET_OUT_OF_RANGE, FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_ID = (
     3, 1, 74, 100,
 )  # fmt: skip

@@ -17,6 +17,8 @@ from tests.broker.server.build import HandlerWorld, Pending
 from tests.broker.storage.build import NOW_MS, batch
 from tests.support.faulty_filesystem import FaultyFileSystem, io_error
 
+pytestmark = pytest.mark.interpreted  # with doubles of the connection or the dispatcher
+
 KAFKA_STORAGE_ERROR, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION = 56, 42, 3
 
 

@@ -15,6 +15,8 @@ from tests.broker.server.build import HandlerWorld, Pending
 from tests.broker.storage.build import batch
 from tests.support.faulty_filesystem import FaultyFileSystem, disk_full, io_error
 
+pytestmark = pytest.mark.interpreted  # with doubles of the connection or the dispatcher
+
 UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR = 3, 7, 56
 INVALID_RECORD, INVALID_REQUIRED_ACKS, INVALID_TXN_STATE = 87, 21, 48
 NOT_ENOUGH_REPLICAS = 19

@@ -147,6 +147,7 @@ def test_idle_producers_expire_but_not_their_transactions() -> None:
     assert list(log.state.entries) == [2]
 
 
+@pytest.mark.interpreted
 def test_memory_of_producers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_state, "MAX_PRODUCERS", 100)
     log = Playbook()
