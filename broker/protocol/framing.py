@@ -23,21 +23,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 from broker.protocol.errors import FrameError
 
 __all__ = ["FrameBuffer", "FrameError", "ReceiveBudget", "Scratch"]
 
-_LENGTH = Struct(">i")
+_LENGTH: Final = Struct(">i")
 
 #: Shared receive buffer: some hundred small requests, or a dozen batches of 10 KB, a wake-up.
-SCRATCH_BYTES = 128 * 1024
+SCRATCH_BYTES: Final = 128 * 1024
 #: Behind a frame above ``LARGE_FRAME_BYTES`` another one is expected, and only this much is
 #: received before its length is known.
-PROBE_BYTES = 4 * 1024
-LARGE_FRAME_BYTES = SCRATCH_BYTES // 2
+PROBE_BYTES: Final = 4 * 1024
+LARGE_FRAME_BYTES: Final = SCRATCH_BYTES // 2
 #: A frame up to this size is given its whole buffer at once.
-TRUSTED_BYTES = 1024 * 1024
+TRUSTED_BYTES: Final = 1024 * 1024
 
 
 def _ignore() -> None:

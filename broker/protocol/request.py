@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from struct import Struct
 from struct import error as StructError
+from typing import Final
 
 from broker.protocol.api_versions import is_flexible
 from broker.protocol.errors import MalformedRequest
@@ -15,7 +16,7 @@ from broker.protocol.varint import skip_tagged_fields
 
 __all__ = ["MalformedRequest", "RequestHeader", "parse_header"]
 
-_FIXED = Struct(">hhih")  # api key, api version, correlation id, length of the client id
+_FIXED: Final = Struct(">hhih")  # api key, api version, correlation id, length of the client id
 
 
 class RequestHeader:

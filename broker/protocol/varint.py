@@ -6,6 +6,8 @@ Lengths are at most 32 bits: a varint of more than five bytes is malformed. Read
 
 from __future__ import annotations
 
+from typing import Final
+
 from broker.protocol.errors import MalformedRequest
 from broker.protocol.limits import MAX_TAGGED_FIELDS
 
@@ -40,7 +42,7 @@ def encode_unsigned_varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
+_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
 
 
 def skip_tagged_fields(frame: memoryview, offset: int) -> int:

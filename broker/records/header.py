@@ -44,17 +44,17 @@ DELETE_HORIZON_FLAG: Final = 0x40
 #: Sequence numbers run from 0 to 2^31-1 and start anew at 0.
 SEQUENCE_MODULUS: Final = 1 << 31
 
-_BASE_OFFSET = struct.Struct(">q")
-_LEADER_EPOCH = struct.Struct(">i")
-_CRC = struct.Struct(">I")
-_ATTRIBUTES = struct.Struct(">h")
-_MAX_TIMESTAMP = struct.Struct(">q")
-_LEADER_EPOCH_POSITION = 12
-_CRC_POSITION = 17
-_MAX_TIMESTAMP_POSITION = 35
+_BASE_OFFSET: Final = struct.Struct(">q")
+_LEADER_EPOCH: Final = struct.Struct(">i")
+_CRC: Final = struct.Struct(">I")
+_ATTRIBUTES: Final = struct.Struct(">h")
+_MAX_TIMESTAMP: Final = struct.Struct(">q")
+_LEADER_EPOCH_POSITION: Final = 12
+_CRC_POSITION: Final = 17
+_MAX_TIMESTAMP_POSITION: Final = 35
 
-_unpack_header = HEADER.unpack_from
-_new_tuple = tuple.__new__
+_unpack_header: Final = HEADER.unpack_from
+_new_tuple: Final = tuple.__new__
 
 
 class MalformedBatch(Exception):

@@ -60,13 +60,15 @@ MAX_INLINE_WALK_BYTES: Final = 16 * 1024
 #: Most records that one answer names. Clients take the batch's error for the others.
 MAX_RECORD_ERRORS: Final = 1_000
 #: Attributes that pass without a closer look: a known codec, transactional or not.
-_PLAIN_ATTRIBUTES = frozenset(codec | flag for codec in Codec for flag in (0, TRANSACTIONAL_FLAG))
+_PLAIN_ATTRIBUTES: Final = frozenset(
+    codec | flag for codec in Codec for flag in (0, TRANSACTIONAL_FLAG)
+)
 
 _LZ4 = int(Codec.LZ4)
-_ZSTD = int(Codec.ZSTD)
+_ZSTD: Final = int(Codec.ZSTD)
 
-_unpack_header = HEADER.unpack_from
-_new_tuple = tuple.__new__
+_unpack_header: Final = HEADER.unpack_from
+_new_tuple: Final = tuple.__new__
 
 
 def check_header(

@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Final
 
 from broker.clock import Clock
 from broker.config.topic_config import TopicConfig
@@ -31,7 +32,7 @@ from broker.storage.flush import FlushNeeded
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 AppendOutcome = AppendInfo | Exception
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from broker.server.dispatcher import Dispatcher
     from broker.server.listener import Listener
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 PRODUCE: Final = 0
 MAX_OUTSTANDING: Final = 16

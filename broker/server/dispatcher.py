@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from broker.server.app import Broker
     from broker.server.background import Threads
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 #: A handler that holds the loop longer than this is named in the log.
 SLOW_HANDLER_NS: Final = 50_000_000

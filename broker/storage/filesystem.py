@@ -26,36 +26,36 @@ import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from broker.model.errors import DiskFullError
 from broker.storage.page_cache import PageCache
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-_PAGE = mmap.PAGESIZE
+_PAGE: Final = mmap.PAGESIZE
 #: Appends above this go by pwrite even when the tail is mapped: the copy costs the same, and the
 #: zeros that it would have needed were written for nothing.
-MAP_COPY_LIMIT = 64 * 1024
+MAP_COPY_LIMIT: Final = 64 * 1024
 #: A hot tail grows by this at first, doubling to the maximum while it stays hot.
-MIN_GROW_BYTES = 64 * 1024
-MAX_GROW_BYTES = 1024 * 1024
+MIN_GROW_BYTES: Final = 64 * 1024
+MAX_GROW_BYTES: Final = 1024 * 1024
 #: Mapped pages behind the tail leave our page table this often (they stay in the page cache).
-RELEASE_BYTES = 4 * 1024 * 1024
+RELEASE_BYTES: Final = 4 * 1024 * 1024
 #: Cold pages are pulled, and residency is asked for, in pieces of this size.
-PULL_BYTES = 256 * 1024
+PULL_BYTES: Final = 256 * 1024
 
 #: Files that one eviction passes by: when thousands are pinned (a stop that syncs them all), the
 #: pool rather grows for a while than looks at each of them for every file that is opened.
-MAX_EVICTION_STEPS = 64
+MAX_EVICTION_STEPS: Final = 64
 
 #: After a pull (and the kernel's own reading ahead) pages may be in the cache but not yet read: so
 #: many checks that found them readable by reading must pass before the page count is believed.
-DISTRUST_CHECKS = 256
+DISTRUST_CHECKS: Final = 256
 
 _page_cache = PageCache()
-_ZEROS = bytes(MIN_GROW_BYTES)
-_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
+_ZEROS: Final = bytes(MIN_GROW_BYTES)
+_FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class DirectoryEntry(NamedTuple):

@@ -11,9 +11,10 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable
 from threading import Lock
+from typing import Final
 
-UNDEFINED_EPOCH = -1
-UNDEFINED_OFFSET = -1
+UNDEFINED_EPOCH: Final = -1
+UNDEFINED_OFFSET: Final = -1
 
 
 class LeaderEpochs:

@@ -7,10 +7,11 @@ The offset is the *last* of the batch that begins at the position.
 from __future__ import annotations
 
 from struct import Struct
+from typing import Final
 
 from broker.storage.sparse_index import SparseIndex
 
-MAX_RELATIVE_OFFSET = 0x7FFF_FFFF
+MAX_RELATIVE_OFFSET: Final = 0x7FFF_FFFF
 
 
 class OffsetIndex(SparseIndex):

@@ -32,7 +32,7 @@ from broker.storage.sparse_index import SparseIndex
 from broker.storage.time_index import NO_TIMESTAMP, TimeIndex
 from broker.storage.transaction_index import TransactionIndex
 
-_log = logging.getLogger(__name__)
+_log: Final = logging.getLogger(__name__)
 
 Index = TypeVar("Index", bound=SparseIndex)
 

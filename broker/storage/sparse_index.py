@@ -15,15 +15,15 @@ import contextlib
 from array import array
 from bisect import bisect_right
 from struct import Struct
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from broker.storage.cold import peek
 from broker.storage.filesystem import File, FileSystem
 
 #: Entries that wait in memory before one write takes them to the file.
-PENDING_ENTRIES = 64
+PENDING_ENTRIES: Final = 64
 #: Newest entries kept in memory for readers at the tail, at most twice this many.
-TAIL_ENTRIES = 256
+TAIL_ENTRIES: Final = 256
 
 
 class SparseIndex:

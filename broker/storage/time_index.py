@@ -8,10 +8,11 @@ record of time T. Sealing a segment adds its largest timestamp, by which retenti
 from __future__ import annotations
 
 from struct import Struct
+from typing import Final
 
 from broker.storage.sparse_index import SparseIndex
 
-NO_TIMESTAMP = -1
+NO_TIMESTAMP: Final = -1
 
 
 class TimeIndex(SparseIndex):

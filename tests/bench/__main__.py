@@ -24,10 +24,17 @@ from tests.bench.interference import ColdReader
 from tests.bench.java_client import JavaProducer
 from tests.bench.line import FULL, QUICK, Bench, Line, Scale, TopicLine
 from tests.bench.report import LineResult
-from tests.bench.resources import IdleMemory, LoadedMemory, ManyPartitions, Start
+from tests.bench.resources import (
+    IdleMemory,
+    LoadedMemory,
+    ManyPartitions,
+    Start,
+    touch_free_memory,
+)
 from tests.bench.speed import (
     core_lines,
     flush_lines,
+    fresh_lines,
     idle_lines,
     many_partition_lines,
     strict_lines,
@@ -44,6 +51,7 @@ def all_lines() -> list[Line]:
     core = list(core_lines())
     return [
         Start(),
+        *fresh_lines(),
         IdleMemory(),
         *core,
         LoadedMemory([line for line in core if isinstance(line, TopicLine)]),
@@ -230,6 +238,9 @@ def main(arguments: list[str] | None = None) -> int:
     directory = Path(tempfile.mkdtemp(prefix="bench-", dir=options.work))
     runner = Runner(scale, directory, (options.broker,) if options.broker else NAMES)
     results: list[LineResult] = []
+    if not options.quick:
+        say("touching the free memory")
+        touch_free_memory()
     started = time.perf_counter()
     try:
         results.extend(runner.run(line) for line in lines)

@@ -31,6 +31,8 @@ KAFKA_JVM = (
 START_LIMIT_SECONDS = 600
 STOP_LIMIT_SECONDS = 300
 PROBE_EVERY_SECONDS = 0.005
+#: Of a deleted topic's files, instead of a minute.
+DELETE_DELAY_MS = 1000
 
 Address = tuple[str, int]
 
@@ -110,10 +112,11 @@ class Odradek(odradek.OdradekBroker):
 
 def create(name: str, directory: Path) -> Broker:
     """A broker that is not started yet. Both flush, roll and retain by their own defaults."""
+    properties = {"log.segment.delete.delay.ms": str(DELETE_DELAY_MS)}
     if name == Kafka.name:
         apache.fetch_jars()
-        return Kafka(directory / name)
-    return Odradek(directory / name)
+        return Kafka(directory / name, properties)
+    return Odradek(directory / name, properties)
 
 
 def load_probes() -> None:

@@ -1,6 +1,7 @@
 """What a benchmark consists of: lines, the figures each one yields, and the bars that these must meet."""
 
 import enum
+import shutil
 from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -195,3 +196,30 @@ class TopicLine(Line):
 
     def finish(self, bench: Bench, broker: Broker) -> None:
         bench.delete_topic(broker, self.name)
+
+
+class FreshLine(Line):
+    """The same load on a broker that has just started, a fixed number of requests: how the bars were set.
+
+    Every round starts its broker anew, with nothing but the topic's creation before the load.
+    """
+
+    is_paired = False
+
+    def __init__(self, line: TopicLine, requests: int) -> None:
+        super().__init__(f"{line.name}-fresh", f"{line.title}; just started", *line.figures)
+        self.line = line
+        self.requests = requests
+
+    def run(self, bench: Bench, broker: Broker) -> dict[str, float]:
+        line = self.line
+        try:
+            brokers.start(broker)
+            line.prepare(bench, broker)
+            topic = ("-topic", line.name, "-parts", line.partitions)
+            requests = ("-reqs", bench.scale.count(self.requests))
+            result = bench.generate(broker, line.load.mode, *topic, *line.load.arguments, *requests)
+            return {figure.key: figure.read(result) for figure in self.figures}
+        finally:
+            broker.close()
+            shutil.rmtree(broker.data, ignore_errors=True)

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.bench.brokers import KAFKA_JVM, Kafka, Odradek
+from broker import compiled
+from tests.bench.brokers import DELETE_DELAY_MS, KAFKA_JVM, Kafka, Odradek
 from tests.bench.line import Bar, BarKind, Figure, Line, Scale
 
 HEADINGS = ("line", "Apache Kafka 4.4", "Odradek", "ratio", "bar", "met", "loop lag p99.9")
@@ -153,7 +154,11 @@ shows medians. Ratio is Odradek / Kafka. Ratios hold better than absolute figure
   scheduled time, so a stall does not hide the requests that it delays. Records are uncompressed, acks=1.
 - Apache Kafka runs as one KRaft node with the settings of its start script: `{jvm}`. Java is
   several times faster once it has compiled what is hot, so both brokers get {broker_warmup:g} s of each of four loads
-  before their first line, and {warmup:g} s of the same work before each measurement.
+  before their first line, and {warmup:g} s of the same work before each measurement. The bars were set on a Kafka that
+  had just started, with as many requests as the `-fresh` lines send; the warm lines are held to the same bars.
+- Odradek's hot path is {code} (`make compile`). The free memory is written to once before all lines, because a
+  virtual machine pays its host for pages that it never used; topics' files go {delete_delay_ms} ms after their topic,
+  so that the page cache is used again.
 - Memory: Kafka's resident memory; Odradek's anonymous and shared memory (`RssAnon` + `RssShmem`), since pages of
   mapped log segments are page cache. In the line of 5,000 partitions it is resident memory on both sides.
 - Start: from the creation of the process until a Metadata answer names the broker; with 5,000 partitions until a
@@ -176,4 +181,6 @@ def document(results: list[LineResult], scale: Scale, command: str, facts: dict[
         table=table(results),
         verdict=verdict,
         jvm=" ".join(KAFKA_JVM),
+        code="compiled" if compiled.is_current() else "interpreted",
+        delete_delay_ms=DELETE_DELAY_MS,
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tests.bench.line import Bar, Figure, Line, Load, TopicLine, at_least, at_most
+from tests.bench.line import Bar, Figure, FreshLine, Line, Load, TopicLine, at_least, at_most
 
 OLD_PRODUCE, NEW_PRODUCE = 8, 13
 OLD_FETCH, NEW_FETCH = 11, 17
@@ -95,6 +95,18 @@ def core_latency_lines(version: int) -> Iterator[Line]:
             seconds_factor=2,
             is_core=True,
         )
+
+
+#: Requests on a connection, as in the measurements that the bars come from.
+FRESH_REQUESTS = {"tiny": 30_000, "batch": 20_000, "big": 2_000, "eight": 10_000, "fetch": 2_000}
+
+
+def fresh_lines() -> Iterator[Line]:
+    """The core lines as the bars were set, on brokers that nothing has warmed up."""
+    for produce, fetch in ((OLD_PRODUCE, OLD_FETCH), (NEW_PRODUCE, NEW_FETCH)):
+        for line in (*core_produce_lines(produce), *core_fetch_lines(fetch)):
+            assert isinstance(line, TopicLine)
+            yield FreshLine(line, FRESH_REQUESTS[line.name.partition("-")[0]])
 
 
 def core_lines() -> Iterator[Line]:

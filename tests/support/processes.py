@@ -41,6 +41,14 @@ def status_kib(pid: int, field: str) -> int:
     raise KeyError(field)
 
 
+def available_memory_kib() -> int:
+    """What the kernel could give without swapping."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1])
+    raise AssertionError("no MemAvailable in /proc/meminfo")
+
+
 def descriptor_count(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 from struct import error as StructError
+from typing import Final
 
 from broker.model.file_region import FileRegion
 from broker.protocol.errors import MalformedRequest
@@ -37,14 +38,14 @@ from broker.protocol.varint import (
     skip_tagged_fields,
 )
 
-FLEXIBLE_FROM = 12
-TOPIC_ID_FROM = 13
-REPLICA_STATE_FROM = 15
-NODE_ENDPOINTS_FROM = 16
+FLEXIBLE_FROM: Final = 12
+TOPIC_ID_FROM: Final = 13
+REPLICA_STATE_FROM: Final = 15
+NODE_ENDPOINTS_FROM: Final = 16
 
-NO_SESSION = 0
+NO_SESSION: Final = 0
 #: Session epoch of a request outside any session (KIP-227).
-FINAL_EPOCH = -1
+FINAL_EPOCH: Final = -1
 
 
 class FetchPartition:
@@ -114,14 +115,14 @@ class FetchRequest:
         self.rack_id = ""
 
 
-_HEAD = Struct(">iiiib")  # replica id, max wait, min bytes, max bytes, isolation level
-_HEAD_V15 = Struct(">iiib")  # the same without replica id
-_SESSION = Struct(">ii")
-_PARTITION_V4 = Struct(">iqi")  # index, fetch offset, max bytes
-_PARTITION_V5 = Struct(">iqqi")  # + log start offset
-_PARTITION_V9 = Struct(">iiqqi")  # + current leader epoch
-_PARTITION_V12 = Struct(">iiqiqi")  # + last fetched epoch
-_REPLICA_STATE = Struct(">iq")
+_HEAD: Final = Struct(">iiiib")  # replica id, max wait, min bytes, max bytes, isolation level
+_HEAD_V15: Final = Struct(">iiib")  # the same without replica id
+_SESSION: Final = Struct(">ii")
+_PARTITION_V4: Final = Struct(">iqi")  # index, fetch offset, max bytes
+_PARTITION_V5: Final = Struct(">iqqi")  # + log start offset
+_PARTITION_V9: Final = Struct(">iiqqi")  # + current leader epoch
+_PARTITION_V12: Final = Struct(">iiqiqi")  # + last fetched epoch
+_REPLICA_STATE: Final = Struct(">iq")
 
 
 def decode_request(version: int, frame: memoryview, offset: int) -> FetchRequest:
@@ -320,20 +321,24 @@ class FetchPartitionResult:
 
 TopicResult = tuple[TopicKey, Sequence[FetchPartitionResult]]
 
-_FRAME_V4 = Struct(">iiii")  # length, correlation id, throttle, topic count
-_FRAME_V7 = Struct(">iiihii")  # + error code and session id before the count
-_FRAME_V12 = Struct(">iibihi")  # the head of v7 behind an empty header section, count follows
-_RESULT_V4 = Struct(">ihqqi")  # index, error, high watermark, last stable offset, aborted count
-_RESULT_V5 = Struct(">ihqqqi")  # + log start offset
-_RESULT_V11 = Struct(">ihqqqii")  # + preferred read replica (when nothing is aborted)
-_NOTHING_V11 = Struct(">ihqqqiii")  # + no records
-_RESULT_V12 = Struct(">ihqqq")
-_NOTHING_V12 = Struct(">ihqqqbibb")  # + aborted, preferred read replica, no records, no tags
-_ABORTED = Struct(">qq")
-_ABORTED_V12 = Struct(">qqb")
-_NO_ABORTED_AND_REPLICA = Struct(">bi")
-_DIVERGING = Struct(">iqb")
-_LEADER = Struct(">iib")
+_FRAME_V4: Final = Struct(">iiii")  # length, correlation id, throttle, topic count
+_FRAME_V7: Final = Struct(">iiihii")  # + error code and session id before the count
+_FRAME_V12: Final = Struct(
+    ">iibihi"
+)  # the head of v7 behind an empty header section, count follows
+_RESULT_V4: Final = Struct(
+    ">ihqqi"
+)  # index, error, high watermark, last stable offset, aborted count
+_RESULT_V5: Final = Struct(">ihqqqi")  # + log start offset
+_RESULT_V11: Final = Struct(">ihqqqii")  # + preferred read replica (when nothing is aborted)
+_NOTHING_V11: Final = Struct(">ihqqqiii")  # + no records
+_RESULT_V12: Final = Struct(">ihqqq")
+_NOTHING_V12: Final = Struct(">ihqqqbibb")  # + aborted, preferred read replica, no records, no tags
+_ABORTED: Final = Struct(">qq")
+_ABORTED_V12: Final = Struct(">qqb")
+_NO_ABORTED_AND_REPLICA: Final = Struct(">bi")
+_DIVERGING: Final = Struct(">iqb")
+_LEADER: Final = Struct(">iib")
 
 
 def encode_response(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from struct import Struct
+from typing import Final
 from uuid import UUID
 
 from broker.protocol.errors import MalformedRequest
@@ -15,8 +16,8 @@ TopicKey = str | UUID
 #: node id, host, port, rack
 NodeEndpoint = tuple[int, str, int, str | None]
 
-INT16 = Struct(">h")
-INT32 = Struct(">i")
+INT16: Final = Struct(">h")
+INT32: Final = Struct(">i")
 
 
 def read_text(frame: memoryview, offset: int, length: int) -> str:

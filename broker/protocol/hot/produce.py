@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from struct import Struct
 from struct import error as StructError
+from typing import Final
 
 from broker.protocol.errors import MalformedRequest
 from broker.protocol.hot.layout import (
@@ -37,12 +38,12 @@ from broker.protocol.varint import (
     skip_tagged_fields,
 )
 
-FLEXIBLE_FROM = 9
-TOPIC_ID_FROM = 13
+FLEXIBLE_FROM: Final = 9
+TOPIC_ID_FROM: Final = 13
 
-_ACKS_TIMEOUT = Struct(">hi")
-_ACKS_TIMEOUT_COUNT = Struct(">hii")
-_INDEX_SIZE = Struct(">ii")
+_ACKS_TIMEOUT: Final = Struct(">hi")
+_ACKS_TIMEOUT_COUNT: Final = Struct(">hii")
+_INDEX_SIZE: Final = Struct(">ii")
 
 
 class ProduceRequest:
@@ -158,19 +159,21 @@ PartitionResponse = tuple[
 ]
 TopicResponse = tuple[TopicKey, Sequence[PartitionResponse]]
 
-_FRAME_HEAD = Struct(">iii")  # length, correlation id, topic count
-_FLEXIBLE_HEAD = Struct(">iib")  # length, correlation id, no tagged fields in the header
-_PARTITION_V3 = Struct(">ihqq")
-_PARTITION_V5 = Struct(">ihqqq")
-_PARTITION_V8 = Struct(">ihqqqih")  # no record errors, no message
-_PARTITION_V9 = Struct(">ihqqqbbb")  # no record errors, no message, no tagged fields
-_LEADER = Struct(">iib")
+_FRAME_HEAD: Final = Struct(">iii")  # length, correlation id, topic count
+_FLEXIBLE_HEAD: Final = Struct(">iib")  # length, correlation id, no tagged fields in the header
+_PARTITION_V3: Final = Struct(">ihqq")
+_PARTITION_V5: Final = Struct(">ihqqq")
+_PARTITION_V8: Final = Struct(">ihqqqih")  # no record errors, no message
+_PARTITION_V9: Final = Struct(">ihqqqbbb")  # no record errors, no message, no tagged fields
+_LEADER: Final = Struct(">iib")
 # One topic with one partition, without errors in words: all around the topic's key.
-_ONE_HEAD_V8 = Struct(">iiih")  # length, correlation id, topic count, length of the name
-_ONE_TAIL_V8 = Struct(">iihqqqihi")  # partition count, the partition as in v8, throttle
+_ONE_HEAD_V8: Final = Struct(">iiih")  # length, correlation id, topic count, length of the name
+_ONE_TAIL_V8: Final = Struct(">iihqqqihi")  # partition count, the partition as in v8, throttle
 _ONE_SIZE_V8 = _ONE_HEAD_V8.size + _ONE_TAIL_V8.size - 4
-_ONE_HEAD_V9 = Struct(">iibb")
-_ONE_TAIL_V9 = Struct(">bihqqqbbbbib")  # ends in the topic's tags, throttle, the response's tags
+_ONE_HEAD_V9: Final = Struct(">iibb")
+_ONE_TAIL_V9: Final = Struct(
+    ">bihqqqbbbbib"
+)  # ends in the topic's tags, throttle, the response's tags
 _ONE_SIZE_V9 = _ONE_HEAD_V9.size + _ONE_TAIL_V9.size - 4
 
 
