@@ -99,11 +99,11 @@ def _submissions(plan: Plan) -> list[list[Operation]]:
         changes.append(ProducerIdsAllocated(plan.next_producer_id))
     # Nothing of it touches another: each is written as into an empty cluster.
     image = ClusterImage(cluster_id=plan.cluster_id)
-    submissions = [first, operations_for(image, changes, node_id)]
+    submissions = [first, list(operations_for(image, changes, node_id))]
     topics = iter(plan.topics)
     while portion := list(islice(topics, _TOPICS_A_SUBMISSION)):
         created = [TopicCreated(_image_of(topic, node_id)) for topic in portion]
-        submissions.append(operations_for(image, created, node_id))
+        submissions.append(list(operations_for(image, created, node_id)))
     return [operations for operations in submissions if operations]
 
 

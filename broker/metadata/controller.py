@@ -23,6 +23,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from broker.clock import Clock
 from broker.config.broker_config import BrokerConfig
@@ -248,7 +249,7 @@ class Controller:
         self, before: ClusterImage, changes: Sequence[Change], done: Callable[[Outcome], None]
     ) -> None:
         operations = operations_for(before, changes, self._broker_id)
-        self._store.submit([self._fence(), *operations], done)
+        self._store.submit(chain((self._fence(),), operations), done)
 
     def reload(self, done: Callable[[ClusterImage | str], None]) -> None:
         def loaded(image: ClusterImage | str) -> None:

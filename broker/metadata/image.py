@@ -38,11 +38,10 @@ def no_configs() -> Mapping[str, str]:
     return NO_CONFIGS
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionImage:
+class PartitionImage(NamedTuple):
     """Who leads a partition. ``replicas[0]`` is the preferred leader; ISR is part of replicas."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides a method that nobody calls
     leader_id: BrokerId
     leader_epoch: int
     partition_epoch: int

@@ -12,7 +12,9 @@ final (the kernel has dropped the pages): later writes are refused and ``on_fail
 
 Group commit: submissions are evaluated at once against the tree in memory and wait while a frame
 is being written; then one frame takes all that wait. When a frame does not reach the disk, what
-was evaluated is taken back, newest first.
+was evaluated is taken back, newest first. A submission of many operations (a topic with thousands
+of partitions) is evaluated in several turns of the loop; what comes meanwhile waits behind it, so
+that nobody sees a part of it.
 
 ``open`` blocks (before the loop starts); all else is called on the loop's thread, and only
 ``run_blocking`` touches files.
@@ -22,8 +24,8 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from broker.metadata.files import StoreDirectory, StoreFile
@@ -49,7 +51,7 @@ from broker.metadata.store import (
     Unknown,
     Watcher,
 )
-from broker.metadata.tree import Effect, Tree, parent_of
+from broker.metadata.tree import Application, Effect, Tree, parent_of
 
 #: A journal longer than this (and than the last snapshot) is sealed and a snapshot taken.
 JOURNAL_BOUND_BYTES = 4 * 1024 * 1024
@@ -66,8 +68,9 @@ MAX_FRAME_BYTES = 1024 * 1024
 #: Submissions and reads that wait; beyond, submissions are refused.
 MAX_WAITING = 20_000
 
-#: Operations of one submission.
+#: Operations of one submission, and how many of them one turn of the loop evaluates.
 MAX_OPERATIONS = 100_000
+OPERATIONS_A_TURN = 250
 
 #: Callbacks of one turn of the loop.
 DELIVERIES_A_TURN = 4
@@ -118,6 +121,24 @@ class _Read:
 
 
 _Waiting: TypeAlias = _Submission | _Read
+
+
+@dataclass(slots=True, eq=False)
+class _Evaluation:
+    """A submission that is not evaluated to its end. ``application`` None: not begun."""
+
+    operations: Iterable[Operation]
+    done: Callable[[Outcome], None]
+    application: Application | None = None
+    payload: bytearray = field(default_factory=bytearray)
+
+
+@dataclass(slots=True, eq=False)
+class _LaterRead:
+    """A read behind an evaluation."""
+
+    done: Callable[[Any], None]
+    look: Callable[[], Any]
 
 
 @dataclass(slots=True, eq=False)
@@ -173,6 +194,8 @@ class LocalStore:
         self._journal_size = 0
         self._snapshot_at = journal_bound_bytes
         self._is_snapshotting = False
+        #: A submission that takes several turns, and what came behind it.
+        self._unevaluated: deque[_Evaluation | _LaterRead] = deque()
         self._waiting: deque[_Waiting] = deque()
         self._batch: deque[_Waiting] = deque()
         self._is_busy = False
@@ -192,7 +215,7 @@ class LocalStore:
     @property
     def is_idle(self) -> bool:
         """Nothing waits and nothing is being written: ``close`` may be called."""
-        return not (self._is_busy or self._is_snapshotting)
+        return not (self._is_busy or self._is_snapshotting or self._unevaluated)
 
     @property
     def failure(self) -> str | None:
@@ -280,28 +303,66 @@ class LocalStore:
 
     # Port
 
-    def submit(self, operations: Sequence[Operation], done: Callable[[Outcome], None]) -> None:
-        refusal = self._refusal(operations)
-        if refusal is not None:
-            self._enqueue(_Submission(done, refusal, []))
+    def submit(self, operations: Iterable[Operation], done: Callable[[Outcome], None]) -> None:
+        evaluation = _Evaluation(operations, done)
+        if self._unevaluated or not self._evaluate(evaluation):
+            self._wait_for_evaluation(evaluation)
+
+    def _wait_for_evaluation(self, waiting: _Evaluation | _LaterRead) -> None:
+        self._unevaluated.append(waiting)
+        if len(self._unevaluated) == 1:
+            self._post(self._evaluate_on)
+
+    def _evaluate_on(self) -> None:
+        """One turn's worth of what is not evaluated yet."""
+        if not self._unevaluated:
             return
-        applied = self._tree.apply(operations, self._next_submission, self._session_id)
-        if isinstance(applied, Refused):
-            self._enqueue(_Submission(done, applied, []))
-            return
-        submission = _Submission(done, Done(applied.results), applied.effects)
-        if applied.effects:
-            submission.payload = encode_effects(applied.effects)
+        first = self._unevaluated[0]
+        if isinstance(first, _LaterRead):
+            self._enqueue(_Read(first.done, first.look, first.look()))
+            self._unevaluated.popleft()
+        elif self._evaluate(first):
+            self._unevaluated.popleft()
+        if self._unevaluated:
+            self._post(self._evaluate_on)
+
+    def _evaluate(self, evaluation: _Evaluation) -> bool:
+        """Go on with it; gives whether that was its end."""
+        application = evaluation.application
+        if application is None:
+            refusal = self._refusal()
+            if refusal is not None:
+                self._enqueue(_Submission(evaluation.done, refusal, []))
+                return True
+            application = evaluation.application = Application(
+                self._tree, evaluation.operations, self._next_submission, self._session_id
+            )
+        known = len(application.effects)
+        is_ended = application.go_on(OPERATIONS_A_TURN)
+        if len(application.results) > MAX_OPERATIONS:
+            application.refuse(Refused(RefusalReason.TOO_LARGE, -1, ""))
+            is_ended = True
+        if application.refused is not None:
+            self._enqueue(_Submission(evaluation.done, application.refused, []))
+            return True
+        evaluation.payload += encode_effects(application.effects[known:])
+        if is_ended:
+            self._enqueue_applied(evaluation, application)
+        return is_ended
+
+    def _enqueue_applied(self, evaluation: _Evaluation, application: Application) -> None:
+        outcome = Done(tuple(application.results))
+        submission = _Submission(evaluation.done, outcome, application.effects)
+        if application.effects:
+            submission.payload = bytes(evaluation.payload)
             self._next_submission += 1
         self._enqueue(submission)
 
-    def _refusal(self, operations: Sequence[Operation]) -> Refused | None:
+    def _refusal(self) -> Refused | None:
         if self._failure is not None or self._journal is None:
             return Refused(RefusalReason.UNAVAILABLE, -1, "")
-        if len(self._waiting) >= MAX_WAITING:
+        if len(self._waiting) + len(self._unevaluated) >= MAX_WAITING:
             return Refused(RefusalReason.UNAVAILABLE, -1, "")
-        if len(operations) > MAX_OPERATIONS:
-            return Refused(RefusalReason.TOO_LARGE, -1, "")
         return None
 
     def get(
@@ -332,7 +393,10 @@ class LocalStore:
         self._read(lambda: self._tree.subtree(path), done)
 
     def _read(self, look: Callable[[], _T], done: Callable[[_T], None]) -> None:
-        self._enqueue(_Read(done, look, look()))
+        if self._unevaluated:
+            self._wait_for_evaluation(_LaterRead(done, look))
+        else:
+            self._enqueue(_Read(done, look, look()))
 
     # Group commit
 
@@ -412,14 +476,21 @@ class LocalStore:
 
         What waits behind the batch was evaluated on a tree that never came to be.
         """
+        behind = outcome if isinstance(outcome, Refused) else _UNAVAILABLE
+        self._take_back_evaluation(behind)
         for waiting in (*reversed(self._waiting), *reversed(self._batch)):
             waiting.take_back(self._tree)
         self._next_submission = self._journal_next_submission
         for waiting in self._batch:
             waiting.refuse(outcome)
-        behind = outcome if isinstance(outcome, Refused) else _UNAVAILABLE
         for waiting in self._waiting:
             waiting.refuse(behind)
+
+    def _take_back_evaluation(self, outcome: Refused) -> None:
+        """What is being evaluated is the newest of all; what has not begun meets the tree anew."""
+        first = self._unevaluated[0] if self._unevaluated else None
+        if isinstance(first, _Evaluation) and first.application is not None:
+            first.application.refuse(outcome)
 
     def _fail(self, error: BaseException) -> None:
         """No retry: after a failed sync nobody knows what the disk holds until it is read anew."""
@@ -508,8 +579,12 @@ class LocalStore:
     def _durable_nodes(self) -> dict[str, Node]:
         """The tree without what waits: it may yet be taken back."""
         nodes = dict(self._tree.nodes)
-        for waiting in reversed(self._waiting):
-            for effect in reversed(waiting.effects):
+        first = self._unevaluated[0] if self._unevaluated else None
+        evaluated: Sequence[Effect] = ()
+        if isinstance(first, _Evaluation) and first.application is not None:
+            evaluated = first.application.effects
+        for effects in (evaluated, *(waiting.effects for waiting in reversed(self._waiting))):
+            for effect in reversed(effects):
                 if effect.before is None:
                     del nodes[effect.path]
                 else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from broker.config.broker_config import BrokerConfig
@@ -253,8 +252,7 @@ class RequestSteps:
 
     def _raised(self, partition: PartitionImage) -> PartitionImage:
         """Equal partitions of different topics are one object."""
-        raised = replace(
-            partition,
+        raised = partition._replace(
             leader_epoch=partition.leader_epoch + 1,
             partition_epoch=partition.partition_epoch + 1,
         )

@@ -14,7 +14,7 @@ Promises of every adapter:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -143,7 +143,9 @@ class MetadataStore(Protocol):
         """How many operations one submission may have."""
         ...
 
-    def submit(self, operations: Sequence[Operation], done: Callable[[Outcome], None]) -> None: ...
+    def submit(self, operations: Iterable[Operation], done: Callable[[Outcome], None]) -> None:
+        """All of the operations or none. They may be looked at later, in several turns."""
+        ...
 
     def get(
         self,

@@ -23,6 +23,9 @@ from broker.model.ids import ZERO_TOPIC_ID, BrokerId, TopicId
 
 Assignment = Sequence[tuple[BrokerId, ...]]
 
+#: Partitions of a topic beyond are not looked for among those of others: few topics have them.
+SHARED_PARTITIONS = 1024
+
 
 def duplicated(names: Iterable[str]) -> set[str]:
     return {name for name, count in Counter(names).items() if count > 1}
@@ -71,18 +74,24 @@ def new_partitions(
     assignment: Assignment, first_index: int, image: ClusterImage
 ) -> tuple[PartitionImage, ...]:
     """Partitions as they begin: led by the first replica that is there, all others in the ISR."""
-    return tuple(
-        _new_partition(first_index + i, tuple(b for b in replicas if b in image.brokers), replicas)
-        for i, replicas in enumerate(assignment)
-    )
+    in_sync: dict[tuple[BrokerId, ...], frozenset[BrokerId]] = {}
+    made = []
+    for index, replicas in enumerate(assignment, first_index):
+        isr = in_sync.get(replicas)
+        if isr is None:
+            isr = in_sync[replicas] = frozenset(b for b in replicas if b in image.brokers)
+        make = _new_partition if index < SHARED_PARTITIONS else _new_partition.__wrapped__
+        made.append(make(index, replicas, isr))
+    return tuple(made)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4 * SHARED_PARTITIONS)
 def _new_partition(
-    index: int, isr: tuple[BrokerId, ...], replicas: tuple[BrokerId, ...]
+    index: int, replicas: tuple[BrokerId, ...], isr: frozenset[BrokerId]
 ) -> PartitionImage:
     """Cached: equal partitions of different topics are one object."""
-    return PartitionImage(index, isr[0], 0, 0, replicas, frozenset(isr))
+    leader_id = next(broker_id for broker_id in replicas if broker_id in isr)
+    return PartitionImage(index, leader_id, 0, 0, replicas, isr)
 
 
 def _check_name(image: ClusterImage, name: str, existing_names: CollisionIndex) -> None:

@@ -8,7 +8,8 @@ local store journals the effects that ``apply`` returns, and takes them back whe
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from broker.metadata.store import (
@@ -94,22 +95,23 @@ class Tree:
         self, operations: Sequence[Operation], submission_id: int, session_id: int
     ) -> Applied | Refused:
         """All of the operations, or none of them."""
-        effects: list[Effect] = []
-        results: list[OperationResult] = []
-        for index, operation in enumerate(operations):
-            if isinstance(operation, Create):
-                result = self._create(operation, submission_id, session_id, effects)
-            elif isinstance(operation, SetData):
-                result = self._set(operation, effects)
-            elif isinstance(operation, Delete):
-                result = self._delete(operation, effects)
-            else:
-                result = self._check(operation)
-            if isinstance(result, RefusalReason):
-                self.take_back(effects)
-                return Refused(result, index, operation.path)
-            results.append(result)
-        return Applied(tuple(results), effects)
+        application = Application(self, operations, submission_id, session_id)
+        application.go_on(len(operations) + 1)
+        if application.refused is not None:
+            return application.refused
+        return Applied(tuple(application.results), application.effects)
+
+    def apply_one(
+        self, operation: Operation, submission_id: int, session_id: int, effects: list[Effect]
+    ) -> OperationResult | RefusalReason:
+        """For ``Application``: what it changed stands in ``effects`` afterwards."""
+        if isinstance(operation, Create):
+            return self._create(operation, submission_id, session_id, effects)
+        if isinstance(operation, SetData):
+            return self._set(operation, effects)
+        if isinstance(operation, Delete):
+            return self._delete(operation, effects)
+        return self._check(operation)
 
     def take_back(self, effects: Sequence[Effect]) -> None:
         for effect in reversed(effects):
@@ -214,6 +216,47 @@ class Tree:
         names.discard(name)
         if len(names) == 1:
             self._children[parent] = names.pop()
+
+
+class Application:
+    """Operations on their way into the tree, some at a time: all of them, or none in the end.
+
+    Whoever looks at the tree between two steps sees a part of them.
+    """
+
+    __slots__ = ("_left", "_session_id", "_submission_id", "_tree", "effects", "refused", "results")
+
+    def __init__(
+        self, tree: Tree, operations: Iterable[Operation], submission_id: int, session_id: int
+    ) -> None:
+        self._tree = tree
+        self._left = iter(operations)
+        self._submission_id = submission_id
+        self._session_id = session_id
+        self.effects: list[Effect] = []
+        self.results: list[OperationResult] = []
+        #: Why nothing came of it: what had been done is taken back then.
+        self.refused: Refused | None = None
+
+    def go_on(self, count: int) -> bool:
+        """The next ``count`` operations; gives whether that was the end."""
+        if self.refused is not None:
+            return True
+        apply_one = self._tree.apply_one
+        effects, results = self.effects, self.results
+        wanted = len(results) + count
+        for operation in islice(self._left, count):
+            result = apply_one(operation, self._submission_id, self._session_id, effects)
+            if isinstance(result, RefusalReason):
+                self.refuse(Refused(result, len(results), operation.path))
+                return True
+            results.append(result)
+        return len(results) < wanted
+
+    def refuse(self, refused: Refused) -> None:
+        self._tree.take_back(self.effects)
+        self.effects = []
+        self.refused = refused
 
 
 def _shared(effects: list[Effect], node: Node) -> Node:

@@ -30,15 +30,14 @@ from broker.model.ids import BrokerId
 
 def operations_for(
     before: ClusterImage, changes: Sequence[Change], controller_id: BrokerId
-) -> list[Operation]:
-    """What to submit so that the store holds ``before.apply(changes)``.
+) -> Iterator[Operation]:
+    """What to submit so that the store holds ``before.apply(changes)``: made one by one, because
+    one topic may need tens of thousands.
 
     At most one change a topic and kind: each is seen against ``before``.
     """
-    operations: list[Operation] = []
     for change in changes:
-        operations += _operations(before, change, controller_id)
-    return operations
+        yield from _operations(before, change, controller_id)
 
 
 def _operations(

@@ -206,6 +206,7 @@ class Partition:
         """The partition is gone: fetches look again and get its error, produces fail with it."""
         self.close_reason = reason
         self.touch()
-        awaiting, self._awaiting = self._awaiting, deque()
-        for _, operation in awaiting:
-            operation.on_lost(self, reason)
+        if self._awaiting:
+            awaiting, self._awaiting = self._awaiting, deque()
+            for _, operation in awaiting:
+                operation.on_lost(self, reason)

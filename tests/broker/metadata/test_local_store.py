@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.metadata import local_store
 from broker.metadata.files import DiskDirectory, StoreDirectory
 from broker.metadata.journal import CorruptStoreError
 from broker.metadata.local_store import LocalStore
@@ -76,6 +77,79 @@ class TestContractWithASnapshotAfterEverySubmission(StoreContract):
     @pytest.fixture
     def world(self) -> LocalWorld:
         return LocalWorld(MemoryDirectory(), journal_bound_bytes=0, reserve_bytes=64)
+
+
+@pytest.fixture(params=[1, 250])
+def operations_a_turn(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most submissions are evaluated in many turns, or in one."""
+    monkeypatch.setattr(local_store, "OPERATIONS_A_TURN", request.param)
+
+
+class TestContractWithAnOperationATurn(StoreContract):
+    @pytest.fixture
+    def world(self, monkeypatch: pytest.MonkeyPatch) -> LocalWorld:
+        monkeypatch.setattr(local_store, "OPERATIONS_A_TURN", 1)
+        return LocalWorld(MemoryDirectory(), journal_bound_bytes=0, reserve_bytes=64)
+
+
+def test_nobody_sees_a_part_of_a_submission_that_takes_many_turns() -> None:
+    world = LocalWorld(MemoryDirectory())
+    count = 3 * local_store.OPERATIONS_A_TURN
+    seen: list[Any] = []
+    world.store.submit((Create(f"/n{n}") for n in range(count)), lambda _: seen.append("made"))
+    world.store.children("/", lambda names: seen.append(len(names)))  # type: ignore[arg-type]
+    world.store.submit([Create("/n5")], seen.append)
+    assert not world.store.is_idle
+    turns = 0
+    while world.turns.step():
+        turns += 1
+    assert turns >= 3
+    assert seen == ["made", count, Refused(RefusalReason.NODE_EXISTS, 0, "/n5")]
+
+
+def test_a_long_submission_that_fails_at_its_end_leaves_nothing() -> None:
+    world = LocalWorld(MemoryDirectory())
+    outcomes: list[Any] = []
+    count = 3 * local_store.OPERATIONS_A_TURN
+    world.store.submit([*(Create(f"/n{n}") for n in range(count)), Create("/n0")], outcomes.append)
+    world.turns.run()
+    assert outcomes == [Refused(RefusalReason.NODE_EXISTS, count, "/n0")]
+    assert [path for path, _ in everything(world)] == ["/"]
+
+
+def test_a_submission_beyond_the_bound_is_refused_and_taken_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(local_store, "MAX_OPERATIONS", 1000)
+    world = LocalWorld(MemoryDirectory())
+    outcomes: list[Any] = []
+    world.store.submit((Create(f"/n{n}") for n in range(5000)), outcomes.append)
+    world.turns.run()
+    assert outcomes == [Refused(RefusalReason.TOO_LARGE, -1, "")]
+    assert [path for path, _ in everything(world)] == ["/"]
+
+
+def test_a_full_disk_takes_back_what_is_being_evaluated() -> None:
+    disk = MemoryDirectory()
+    world = LocalWorld(disk, reserve_bytes=64)
+    before = everything(world)
+    disk.capacity = disk.used()
+    outcomes: list[Any] = []
+    count = 5 * local_store.OPERATIONS_A_TURN
+    world.store.submit([Create("/a", bytes(8192))], outcomes.append)
+    world.store.submit((Create(f"/a/n{n}") for n in range(count)), outcomes.append)
+    while not outcomes:
+        assert world.turns.step()
+    disk.capacity = None
+    world.store.submit([Create("/b")], outcomes.append)
+    world.turns.run()
+    full = Refused(RefusalReason.DISK_FULL, -1, "")
+    assert outcomes[:2] == [full, full]
+    assert isinstance(outcomes[2], Done)
+    after = everything(world)
+    assert [path for path, _ in after] == [*(path for path, _ in before), "/b"]
+    world.restart()
+    assert everything(world) == after
 
 
 def test_submissions_of_one_turn_share_one_sync() -> None:
@@ -192,6 +266,7 @@ class Model:
                 self.nodes[operation.path] = (operation.data, 0)
 
 
+@pytest.mark.usefixtures("operations_a_turn")
 @pytest.mark.parametrize("seed", range(10))
 def test_what_was_answered_is_there_though_the_disk_was_full_now_and_then(seed: int) -> None:
     dice = random.Random(seed)
