@@ -212,39 +212,49 @@ def fragment_layout(version: int) -> int:
 
 def encode_topic_fragment(version: int, topic: MetadataTopic) -> bytes:
     """The bytes of one topic in an answer of ``version`` (or any version of the same layout)."""
+    return (
+        encode_topic_head(version, topic, len(topic.partitions))
+        + encode_partitions(version, topic.partitions)
+        + encode_topic_tail(version, topic)
+    )
+
+
+def encode_topic_head(version: int, topic: MetadataTopic, partition_count: int) -> bytes:
+    """What stands before the partitions; they and the tail may follow in pieces."""
     if version >= FLEXIBLE_FROM:
-        return _flexible_fragment(version, topic)
+        # Only version 12 and later may carry a null name.
+        name = topic.name if version >= 12 else topic.name or ""
+        parts = [_TOPIC_ERROR.pack(topic.error_code), compact_text(name)]
+        if version >= TOPIC_ID_FROM:
+            parts.append((topic.topic_id or ZERO_TOPIC_ID).bytes)
+        parts.append(b"\1" if topic.is_internal else b"\0")
+        parts.append(encode_unsigned_varint(partition_count + 1))
+        return b"".join(parts)
     parts = [_TOPIC_ERROR.pack(topic.error_code), plain_text(topic.name or "")]
     if version >= 1:
         parts.append(b"\1" if topic.is_internal else b"\0")
-    parts.append(INT32.pack(len(topic.partitions)))
-    for partition in topic.partitions:
-        parts.append(_partition_head(version, partition))
-        parts.append(_plain_ids(partition.replicas))
-        parts.append(_plain_ids(partition.isr))
-        if version >= 5:
-            parts.append(_plain_ids(partition.offline_replicas))
-    if version >= 8:
-        parts.append(INT32.pack(topic.authorized_operations))
+    parts.append(INT32.pack(partition_count))
     return b"".join(parts)
 
 
-def _flexible_fragment(version: int, topic: MetadataTopic) -> bytes:
-    # Only version 12 and later may carry a null name.
-    name = topic.name if version >= 12 else topic.name or ""
-    parts = [_TOPIC_ERROR.pack(topic.error_code), compact_text(name)]
-    if version >= TOPIC_ID_FROM:
-        parts.append((topic.topic_id or ZERO_TOPIC_ID).bytes)
-    parts.append(b"\1" if topic.is_internal else b"\0")
-    parts.append(encode_unsigned_varint(len(topic.partitions) + 1))
-    for partition in topic.partitions:
+def encode_topic_tail(version: int, topic: MetadataTopic) -> bytes:
+    operations = INT32.pack(topic.authorized_operations) if version >= 8 else b""
+    return operations + b"\0" if version >= FLEXIBLE_FROM else operations
+
+
+def encode_partitions(version: int, partitions: Sequence[MetadataPartition]) -> bytes:
+    """Some or all partitions of a topic."""
+    parts = []
+    is_flexible = version >= FLEXIBLE_FROM
+    ids = _compact_ids if is_flexible else _plain_ids
+    for partition in partitions:
         parts.append(_partition_head(version, partition))
-        parts.append(_compact_ids(partition.replicas))
-        parts.append(_compact_ids(partition.isr))
-        parts.append(_compact_ids(partition.offline_replicas))
-        parts.append(b"\0")
-    parts.append(INT32.pack(topic.authorized_operations))
-    parts.append(b"\0")
+        parts.append(ids(partition.replicas))
+        parts.append(ids(partition.isr))
+        if version >= 5:
+            parts.append(ids(partition.offline_replicas))
+        if is_flexible:
+            parts.append(b"\0")
     return b"".join(parts)
 
 

@@ -11,11 +11,11 @@ Hot path: every client asks; a topic's bytes are kept per layout until its image
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from broker.metadata.image import ClusterImage, TopicImage
+from broker.metadata.image import ClusterImage, PartitionImage, TopicImage
 from broker.metadata.topic_names import why_illegal
 from broker.model.error_code import ErrorCode
 from broker.model.internal_topics import is_internal
@@ -25,8 +25,11 @@ from broker.protocol.hot.metadata import (
     MetadataRequest,
     MetadataTopic,
     decode_request,
+    encode_partitions,
     encode_response,
     encode_topic_fragment,
+    encode_topic_head,
+    encode_topic_tail,
     fragment_layout,
 )
 from broker.server.handlers.cluster import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS
@@ -54,9 +57,26 @@ class FragmentCache:
         known = fragments.get(topic.name)
         if known is not None and known[0] is topic:
             return known[1]
-        fragment = encode_topic_fragment(version, _describe(topic, with_operations))
+        described = _describe(topic, topic.partitions, with_operations)
+        fragment = encode_topic_fragment(version, described)
         fragments[topic.name] = (topic, fragment)
         return fragment
+
+    def get_in_steps(
+        self, version: int, topic: TopicImage, with_operations: bool
+    ) -> Iterator[bytes | None]:
+        """As ``get``, for a topic of many partitions: None after each portion, then the bytes."""
+        described = _describe(topic, (), with_operations)
+        parts = [encode_topic_head(version, described, len(topic.partitions))]
+        for first in range(0, len(topic.partitions), PARTITIONS_AT_ONCE):
+            portion = topic.partitions[first : first + PARTITIONS_AT_ONCE]
+            parts.append(encode_partitions(version, _describe_partitions(portion)))
+            yield None
+        parts.append(encode_topic_tail(version, described))
+        fragment = b"".join(parts)
+        layout = (fragment_layout(version), with_operations)
+        self._by_layout.setdefault(layout, {})[topic.name] = (topic, fragment)
+        yield fragment
 
     def is_known(self, version: int, topic: TopicImage, with_operations: bool) -> bool:
         fragments = self._by_layout.get((fragment_layout(version), with_operations))
@@ -68,23 +88,29 @@ class FragmentCache:
             fragments.pop(name, None)
 
 
-def _describe(topic: TopicImage, with_operations: bool) -> MetadataTopic:
+def _describe(
+    topic: TopicImage, partitions: Sequence[PartitionImage], with_operations: bool
+) -> MetadataTopic:
     return MetadataTopic(
         topic.name,
         topic.topic_id,
-        [
-            MetadataPartition(
-                partition.index,
-                partition.leader_id,
-                partition.leader_epoch,
-                partition.replicas,
-                tuple(sorted(partition.isr)),
-            )
-            for partition in topic.partitions
-        ],
+        _describe_partitions(partitions),
         is_internal=is_internal(topic.name),
         authorized_operations=ALL_TOPIC_OPERATIONS if with_operations else OPERATIONS_NOT_TOLD,
     )
+
+
+def _describe_partitions(partitions: Sequence[PartitionImage]) -> list[MetadataPartition]:
+    return [
+        MetadataPartition(
+            partition.index,
+            partition.leader_id,
+            partition.leader_epoch,
+            partition.replicas,
+            tuple(sorted(partition.isr)),
+        )
+        for partition in partitions
+    ]
 
 
 def handle(
@@ -92,7 +118,8 @@ def handle(
 ) -> Answer | None:
     request = decode_request(header.api_version, frame, header.body_offset)
     if _is_small(broker, header.api_version, request) and not _to_create(broker, request):
-        fragments = list(_fragments(broker, header.api_version, request))
+        found = _fragments(broker, header.api_version, request)
+        fragments = [fragment for fragment in found if fragment is not None]
         return [_encode(broker, connection, header, request, fragments)]
     slot = connection.defer(header)
     broker.dispatcher.spawn(
@@ -114,7 +141,8 @@ async def _answer_later(
     turn = Turn()
     fragments = []
     for fragment in _fragments(broker, header.api_version, request):
-        fragments.append(fragment)
+        if fragment is not None:
+            fragments.append(fragment)
         if turn.is_over:
             await turn.pass_on()
     slot.complete([_encode(broker, connection, header, request, fragments)])
@@ -163,22 +191,35 @@ def _find(image: ClusterImage, topic_id: UUID | None, name: str | None) -> Topic
     return image.topics.get(name) if name is not None else None
 
 
-def _fragments(broker: Broker, version: int, request: MetadataRequest) -> Iterator[bytes]:
-    """The topics of the answer, each as it is when its turn comes."""
+def _fragments(broker: Broker, version: int, request: MetadataRequest) -> Iterator[bytes | None]:
+    """The topics of the answer, each as it is when its turn comes; None where others may have
+    theirs before it goes on."""
     with_operations = request.include_topic_authorized_operations
-    cache = broker.fragments
     if request.topics is None:
         for each in list(broker.image.topics):
             topic = broker.image.topics.get(each)
             if topic is not None:
-                yield cache.get(version, topic, with_operations)
+                yield from _known(broker, version, topic, with_operations)
         return
     for topic_id, name in request.topics:
         found = _find(broker.image, topic_id, name)
         if found is not None:
-            yield cache.get(version, found, with_operations)
+            yield from _known(broker, version, found, with_operations)
         else:
             yield _missing(version, topic_id, name)
+
+
+def _known(
+    broker: Broker, version: int, topic: TopicImage, with_operations: bool
+) -> Iterator[bytes | None]:
+    cache = broker.fragments
+    is_large = len(topic.partitions) > PARTITIONS_AT_ONCE
+    if is_large and not cache.is_known(version, topic, with_operations):
+        yield from cache.get_in_steps(version, topic, with_operations)
+        if broker.image.topics.get(topic.name) is not topic:
+            cache.forget(topic.name)  # deleted or changed meanwhile
+    else:
+        yield cache.get(version, topic, with_operations)
 
 
 def _encode(

@@ -59,6 +59,26 @@ async def test_many_topics_are_told_in_many_turns(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_turns")
+@pytest.mark.parametrize("version", [0, 1, 4, 5, 7, 8, 9, 12])
+def test_a_large_topic_encoded_in_portions_has_the_bytes_that_it_has_in_one(
+    version: int, tmp_path: Path
+) -> None:
+    @on_loop
+    async def compare() -> None:
+        async with running(tmp_path) as r:
+            await create(r, "large", partitions=10)
+            topic = r.broker.image.topics["large"]
+            *portions, whole = metadata.FragmentCache().get_in_steps(version, topic, True)
+            assert portions == [None] * 4
+            assert whole == metadata.FragmentCache().get(version, topic, True)
+            answer = await r.request("metadata", version, topics=[{"name": "large"}])
+            (told,) = answer.topics
+            assert [p.partition_index for p in told.partitions] == list(range(10))
+
+    compare()
+
+
+@pytest.mark.usefixtures("small_turns")
 @on_loop
 async def test_a_topic_deleted_between_two_turns_is_left_out_and_forgotten(
     tmp_path: Path,
