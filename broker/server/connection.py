@@ -304,13 +304,16 @@ class Connection:
 
     # -- answering ----------------------------------------------------------------------------
 
-    def defer(self, header: RequestHeader) -> ResponseSlot:
-        """For handlers that answer later: keeps the answer's place."""
+    def defer(self, header: RequestHeader, is_alone: bool = False) -> ResponseSlot:
+        """For handlers that answer later: keeps the answer's place.
+
+        ``is_alone``: not even a produce request may start behind this one until it is answered.
+        """
         slot = ResponseSlot(self)
         if not self._outstanding:
             self._is_only_produce = True
         self._outstanding.append(slot)
-        if header.api_key != PRODUCE:
+        if is_alone or header.api_key != PRODUCE:
             self._is_only_produce = False
         return slot
 

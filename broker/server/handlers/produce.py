@@ -8,6 +8,8 @@ unless ``flush.messages=1`` makes it wait for the disk.
 Per version: 3-8 plain; 9+ flexible; 10+ may name the current leader; 13 topics by id. Versions 0-2 are
 advertised but refused by the dispatcher (KIP-896).
 
+A request with many batches is appended in several turns of the loop.
+
 Left out: transactional batches are refused with INVALID_TXN_STATE until there is a transaction
 coordinator, so that nobody can pin the last stable offset.
 
@@ -28,6 +30,7 @@ from broker.records.header import TRANSACTIONAL_FLAG
 from broker.records.validation import InvalidBatch, check_header
 from broker.replication.delayed import DelayedProduce
 from broker.server.connection import Answer, CloseConnection, Connection, ResponseSlot
+from broker.server.tasks import Turn
 
 if TYPE_CHECKING:
     from broker.model.ids import TopicId
@@ -41,7 +44,12 @@ if TYPE_CHECKING:
 PartitionResult = tuple[int, int, int, int, int, "list[tuple[int, str]] | None", str | None]
 TopicResults = list[tuple["str | TopicId", list[PartitionResult]]]
 
+#: What is left of a large request: its topic, the list of results, the partition, the records.
+Left = tuple["str | TopicId", list[PartitionResult], int, "memoryview | None"]
+
 ACKS_ALL: Final = -1
+#: A request with more of them is appended in several turns of the loop.
+BATCHES_AT_ONCE: Final = 64
 _VALID_ACKS: Final = (ACKS_ALL, 0, 1)
 
 
@@ -51,7 +59,11 @@ def handle(
     """Append what ``frame`` carries; None when the answer comes later or never (acks=0)."""
     request = decode_request(header.api_version, frame, header.body_offset)
     operation = _ProduceOperation(broker, header, request)
-    operation.append_all()
+    if not operation.append_all():
+        slot = operation.slot = connection.defer(header, is_alone=True)
+        rest = operation.append_rest(operation.keep_rest(frame))
+        broker.dispatcher.spawn(slot, rest, "Produce")
+        return None
     if request.acks == 0 and not operation.unresolved:
         operation.close_on_error()
         return None
@@ -66,8 +78,8 @@ def handle(
 class _ProduceOperation:
     """One request on its way: results so far, appends in threads, partitions to be acknowledged."""
 
-    __slots__ = ("_api_version", "_broker", "_correlation_id", "request", "results", "slot",
-                 "unresolved", "waiting")  # fmt: skip
+    __slots__ = ("_api_version", "_broker", "_correlation_id", "_left", "_refusal", "request",
+                 "results", "slot", "unresolved", "waiting")  # fmt: skip
 
     def __init__(self, broker: Broker, header: RequestHeader, request: ProduceRequest) -> None:
         self._broker = broker
@@ -76,12 +88,16 @@ class _ProduceOperation:
         self.request = request
         self.results: TopicResults = []
         self.slot: ResponseSlot | None = None
+        self._refusal: ErrorCode | None = None
+        #: What later turns append, the last first.
+        self._left: list[Left] = []
         #: Appends whose records are still being walked.
         self.unresolved = 0
         #: Partition to (required high watermark, its list of results, position therein).
         self.waiting: dict[Partition, tuple[int, list[PartitionResult], int]] = {}
 
-    def append_all(self) -> None:
+    def append_all(self) -> bool:
+        """Gives whether that was all: of a large request there is a rest for ``append_rest``."""
         request = self.request
         now_ms = self._broker.clock.wall_ms()
         refusal = None
@@ -89,14 +105,52 @@ class _ProduceOperation:
             refusal = ErrorCode.INVALID_REQUIRED_ACKS
         elif request.transactional_id is not None:
             refusal = ErrorCode.INVALID_TXN_STATE
+        self._refusal = refusal
+        count = 0
         for key, partitions in request.topics:
             results: list[PartitionResult] = []
             self.results.append((key, results))
             for index, records in partitions:
-                if refusal is None:
+                count += 1
+                if count > BATCHES_AT_ONCE:
+                    self._left.append((key, results, index, records))
+                elif refusal is None:
                     results.append(self._append(key, index, records, now_ms, results))
                 else:
                     results.append(_failed(index, refusal, None))
+        return not self._left
+
+    def keep_rest(self, frame: memoryview) -> int:
+        """What is left outlives this turn; gives what it is charged to the receive budget."""
+        left = self._left
+        left.reverse()
+        if frame.obj is self._broker.scratch.data:
+            for number, (key, results, index, records) in enumerate(left):
+                if records is not None:
+                    left[number] = (key, results, index, memoryview(bytearray(records)))
+        size = len(frame)
+        self._broker.receive_budget.charge(size)
+        return size
+
+    async def append_rest(self, charge: int) -> None:
+        """In turns of the loop; nothing that came after it on its connection starts meanwhile."""
+        broker = self._broker
+        left = self._left
+        turn = Turn()
+        try:
+            while left:
+                key, results, index, records = left.pop()
+                if self._refusal is not None:
+                    results.append(_failed(index, self._refusal, None))
+                else:
+                    now_ms = broker.clock.wall_ms()
+                    results.append(self._append(key, index, records, now_ms, results))
+                if left and turn.is_over:
+                    await turn.pass_on()
+        finally:
+            broker.receive_budget.release(charge)
+        if not self.unresolved:
+            self.await_acknowledgement()
 
     def _append(
         self,
@@ -171,7 +225,7 @@ class _ProduceOperation:
         else:
             results[position] = self._appended(partition, outcome, results, position, index)
         self.unresolved -= 1
-        if self.unresolved == 0 and self.slot is not None:
+        if self.unresolved == 0 and self.slot is not None and not self._left:
             with self._broker.dispatcher.guard(self.slot):
                 self.await_acknowledgement()
 

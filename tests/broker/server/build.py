@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from broker.config.broker_config import resolve_broker_config
 from broker.model.file_region import FileRegion
-from broker.protocol.framing import ReceiveBudget
+from broker.protocol.framing import ReceiveBudget, Scratch
 from broker.protocol.request import parse_header
 from broker.replication.fetch_session import FetchSessionCache
 from broker.server.connection import Answer, Connection, ResponseSlot
@@ -29,13 +29,16 @@ class FakeConnection:
 
     def __init__(self) -> None:
         self.slots: list[ResponseSlot] = []
+        #: By slot: whether nothing may start behind it.
+        self.is_alone: list[bool] = []
         self.close_reason: str | None = None
         self.client_id = "test"
         self.local_address = ("127.0.0.1", 9092)
 
-    def defer(self, header: object) -> ResponseSlot:
+    def defer(self, header: object, is_alone: bool = False) -> ResponseSlot:
         slot = ResponseSlot(cast(Connection, self))
         self.slots.append(slot)
+        self.is_alone.append(is_alone)
         return slot
 
     def on_slot_done(self) -> None:
@@ -97,6 +100,8 @@ class HandlerWorld(World):
         super().__init__(directories, fs)
         self.connection = FakeConnection()
         self.reports: list[str] = []
+        #: Frames lie where the next one is received to, instead of in a buffer of their own.
+        self.receive_into_scratch = False
         self.tasks = ManualTasks()
         self.broker: Any = SimpleNamespace(
             clock=self.scheduler,
@@ -106,6 +111,7 @@ class HandlerWorld(World):
             next_turn=lambda: asyncio.sleep(0),
             replicas=self.replicas,
             config=resolve_broker_config({"log.dirs": "/tmp/unused", **(settings or {})}),
+            scratch=Scratch(),
             fetch_sessions=FetchSessionCache(slots, random.Random(1)),
             receive_budget=ReceiveBudget(1 << 20),
             report_corruption=lambda error: self.reports.append(str(error)),
@@ -122,6 +128,10 @@ class HandlerWorld(World):
 
     def ask(self, api: str, version: int, **fields: Any) -> Pending:
         frame = memoryview(bytearray(wire.encode_request(api, version, 1, **fields)[4:]))
+        if self.receive_into_scratch:
+            room = self.broker.scratch.view[: len(frame)]
+            room[:] = frame
+            frame = room
         header = parse_header(frame)
         before = len(self.connection.slots)
         answer = HOT_HANDLERS[header.api_key](

@@ -38,6 +38,7 @@ pytestmark = pytest.mark.interpreted  # with doubles of the connection or the di
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
 HOLD, SILENT, REFUSE, LARGE, REGION = "hold", "silent", "refuse", "large", "region"
+HOLD_ALONE = "hold alone"
 
 
 def request(api_key: int, number: int, order: str = "", size: int = 0) -> bytes:
@@ -65,8 +66,8 @@ class Orders:
         self.started.append(number)
         self.on_start(number)
         order = header.client_id
-        if order == HOLD:
-            self.held[number] = connection.defer(header)
+        if order in (HOLD, HOLD_ALONE):
+            self.held[number] = connection.defer(header, is_alone=order == HOLD_ALONE)
             return None
         if order == SILENT:
             return None
@@ -252,6 +253,22 @@ async def test_another_request_waits_for_the_produces_before_it() -> None:
         await s.settle()
         assert s.orders.started == [1]
         s.orders.release(1)
+        assert await s.numbers(3) == [1, 2, 3]
+
+
+@on_loop
+async def test_a_produce_that_takes_several_turns_holds_up_all_behind_it() -> None:
+    async with side() as s:
+        await s.send(
+            request(PRODUCE, 1, HOLD), request(PRODUCE, 2, HOLD_ALONE), request(PRODUCE, 3, HOLD)
+        )
+        await s.until(lambda: s.orders.started == [1, 2])
+        s.orders.release(1)
+        await s.settle()
+        assert s.orders.started == [1, 2]
+        s.orders.release(2)
+        await s.until(lambda: s.orders.started == [1, 2, 3])
+        s.orders.release(3)
         assert await s.numbers(3) == [1, 2, 3]
 
 

@@ -10,7 +10,9 @@ import pytest
 
 from broker.records.compression import Codec
 from broker.replication.partition import Partition
+from broker.server import tasks
 from broker.server.connection import CloseConnection
+from broker.server.handlers.produce import BATCHES_AT_ONCE
 from tests.broker.server.build import HandlerWorld, Pending
 from tests.broker.storage.build import batch
 from tests.support.faulty_filesystem import FaultyFileSystem, disk_full, io_error
@@ -113,6 +115,79 @@ def test_more_in_sync_replicas_than_there_can_be(world: HandlerWorld) -> None:
     world.host(min_insync_replicas=2)
     assert results(produce(world, (0, batch()))) == [(0, NOT_ENOUGH_REPLICAS, -1)]
     assert results(produce(world, (0, batch()), acks=1)) == [(0, 0, 0)]
+
+
+# Many batches
+
+
+@pytest.fixture
+def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "TURN_NS", 0)
+
+
+MANY = 3 * BATCHES_AT_ONCE
+
+
+@pytest.mark.usefixtures("short_turns")
+@pytest.mark.parametrize("is_in_scratch", [False, True])
+def test_a_request_with_many_batches_is_appended_in_many_turns(
+    world: HandlerWorld, is_in_scratch: bool
+) -> None:
+    world.host(partitions=MANY)
+    asked = [(index, batch(index % 3 + 1)) for index in range(MANY)]
+    if is_in_scratch:
+        world.receive_into_scratch = True
+    pending = produce(world, *asked)
+    assert pending.is_deferred
+    assert world.connection.is_alone == [True]
+    assert world.broker.receive_budget.used_bytes > 0
+    world.broker.scratch.data[:] = bytes(len(world.broker.scratch.data))
+    assert world.run() >= MANY - BATCHES_AT_ONCE
+    assert results(pending) == [(index, 0, 0) for index in range(MANY)]
+    ends = [world.replicas.find("orders", index).log.log_end_offset for index in range(MANY)]
+    assert ends == [index % 3 + 1 for index in range(MANY)]
+    assert world.broker.receive_budget.used_bytes == 0
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_a_rest_that_is_walked_in_threads_is_answered_once_all_of_it_is_there(
+    world: HandlerWorld,
+) -> None:
+    world.host(partitions=MANY, cleanup_policy=frozenset({"compact"}))
+    pending = produce(world, *((index, walked()) for index in range(MANY)))
+    world.threads.run()  # those of the first turn come back while the rest waits for its own
+    assert not pending.is_answered
+    world.run()
+    assert results(pending) == [(index, 0, 0) for index in range(MANY)]
+    assert world.broker.receive_budget.used_bytes == 0
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_many_batches_without_acknowledgement_are_appended_though_the_client_has_gone(
+    world: HandlerWorld,
+) -> None:
+    world.host(partitions=MANY)
+    produce(world, *((index, batch()) for index in range(MANY)), acks=0)
+    world.connection.close("gone")
+    world.run()
+    assert world.replicas.find("orders", MANY - 1).high_watermark == 1
+    assert world.broker.receive_budget.used_bytes == 0
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_many_batches_without_acknowledgement_one_of_which_fails(world: HandlerWorld) -> None:
+    world.host(partitions=MANY - 1)
+    produce(world, *((index, batch()) for index in range(MANY)), acks=0)
+    world.run()
+    assert world.connection.close_reason is not None
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_many_batches_that_nobody_may_take_are_all_refused(world: HandlerWorld) -> None:
+    world.host(partitions=MANY)
+    pending = produce(world, *((index, batch()) for index in range(MANY)), acks=7)
+    world.run()
+    assert results(pending) == [(index, INVALID_REQUIRED_ACKS, -1) for index in range(MANY)]
 
 
 # acks=0
