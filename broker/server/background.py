@@ -69,6 +69,13 @@ class Threads:
 
     async def call(self, work: Callable[[], T]) -> T:
         """Run blocking file work in the disk pool and wait for it."""
+        return await self._called(self._disk, work)
+
+    async def computed(self, work: Callable[[], T]) -> T:
+        """Run what only computes in its pool and wait for it."""
+        return await self._called(self._compute, work)
+
+    async def _called(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         future: asyncio.Future[T] = self._loop.create_future()
 
         def then(result: T | None, error: Exception | None) -> None:
@@ -79,7 +86,7 @@ class Threads:
             else:
                 future.set_result(result)  # type: ignore[arg-type]
 
-        self._submit(self._disk, work, then)
+        self._submit(pool, work, then)
         return await future
 
     def _submit(self, pool: ThreadPoolExecutor, work: Callable[[], T], then: Then[T]) -> None:

@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Coroutine
 from contextlib import AbstractContextManager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +26,7 @@ from broker.protocol.request import RequestHeader
 from broker.protocol.schema import decode_request, encode_response
 from broker.server.connection import Answer, CloseConnection, Connection, ResponseSlot
 from broker.server.context import RequestContext
-from broker.server.handlers import HANDLERS, HOT_HANDLERS
+from broker.server.handlers import HANDLERS, HOT_DECODED, HOT_HANDLERS
 
 if TYPE_CHECKING:
     from broker.server.app import Broker
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger(__name__)
 
+#: A frame above this is decoded in a thread, unless it is Produce: that is mostly records, which are
+#: not looked at. Many thousands of array elements may lie in it, a microsecond each.
+LARGE_FRAME_BYTES: Final = 16 * 1024
 #: A handler that holds the loop longer than this is named in the log.
 SLOW_HANDLER_NS: Final = 50_000_000
 
@@ -80,6 +84,9 @@ class Dispatcher:
             return self._unsupported(header)
         counts = self.request_counts
         counts[api_key] = counts.get(api_key, 0) + 1
+        if len(frame) > LARGE_FRAME_BYTES and api_key != ApiKey.PRODUCE:
+            self._begin_large(connection, header, frame)
+            return None
         started_ns = time.perf_counter_ns()
         try:
             hot = HOT_HANDLERS.get(api_key)
@@ -97,6 +104,50 @@ class Dispatcher:
             if elapsed_ns > SLOW_HANDLER_NS:
                 self._report_slow(header, elapsed_ns)
 
+    def _begin_large(
+        self, connection: Connection, header: RequestHeader, frame: memoryview
+    ) -> None:
+        if frame.obj is self._broker.scratch.data:
+            frame = memoryview(bytearray(frame))  # others receive into it meanwhile
+        charge = len(frame)
+        self._broker.receive_budget.charge(charge)
+        slot = connection.defer(header, is_alone=True)
+        self._broker.tasks.spawn(
+            self._dispatch_large(connection, header, frame, slot, charge),
+            ApiKey(header.api_key).wire_name,
+        )
+
+    async def _dispatch_large(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        frame: memoryview,
+        slot: ResponseSlot,
+        charge: int,
+    ) -> None:
+        """Decoded in a thread; from there on as any other request, behind a place of its own."""
+        api_key, version = header.api_key, header.api_version
+        hot = HOT_DECODED.get(api_key)
+        decode = partial(decode_request, api_key) if hot is None else hot[0]
+        with self.guard(slot):
+            try:
+                request = await self.threads.computed(
+                    partial(decode, version, frame, header.body_offset)
+                )
+            except MalformedRequest as error:
+                connection.close(str(error))
+                return
+            finally:
+                self._broker.receive_budget.release(charge)
+            if not slot.is_open:
+                return
+            if hot is None:
+                answer = self._handle_typed(connection, header, request)
+            else:
+                answer = hot[1](self._broker, connection, header, request)
+            # None: the handler has taken a place behind ours, which ends here without an answer.
+            slot.complete(answer)
+
     def _unsupported(self, header: RequestHeader) -> Answer:
         if header.api_key == ApiKey.API_VERSIONS:
             # KIP-511: the answer has the layout of version 0, so that any client can read it.
@@ -110,6 +161,11 @@ class Dispatcher:
         self, connection: Connection, header: RequestHeader, frame: memoryview
     ) -> Answer | None:
         request = decode_request(header.api_key, header.api_version, frame, header.body_offset)
+        return self._handle_typed(connection, header, request)
+
+    def _handle_typed(
+        self, connection: Connection, header: RequestHeader, request: Any
+    ) -> Answer | None:
         context = RequestContext(connection, header)
         try:
             result = HANDLERS[header.api_key](self._broker, context, request)

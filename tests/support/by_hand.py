@@ -125,6 +125,8 @@ class ManualThreads:
         """Done at once: whoever awaits it is a task that a test moves."""
         return work()
 
+    computed = call
+
     def waiting(self, kind: str) -> list[Job]:
         return [job for job in self.jobs if job.kind == kind]
 

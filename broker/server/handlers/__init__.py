@@ -1,7 +1,8 @@
 """The one table from API key to handler.
 
 ``HOT_HANDLERS`` take ``(broker, connection, header, frame)`` and return finished bytes, or None
-when the answer comes later. ``HANDLERS`` take ``(broker, context, request)`` and return a response
+when the answer comes later; ``HOT_DECODED`` are the halves of those whose large requests are decoded
+in a thread. ``HANDLERS`` take ``(broker, context, request)`` and return a response
 entity of the request's version, or a coroutine that does. A test holds both tables against
 ``protocol.api_versions.SERVED``.
 """
@@ -12,6 +13,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from broker.protocol.api_versions import ApiKey
+from broker.protocol.hot.fetch import decode_request as decode_fetch
+from broker.protocol.hot.list_offsets import decode_request as decode_list_offsets
+from broker.protocol.hot.metadata import decode_request as decode_metadata
 from broker.server.handlers import (
     api_versions,
     cluster,
@@ -37,6 +41,13 @@ HOT_HANDLERS: Final[dict[int, HotHandler]] = {
     ApiKey.FETCH: fetch.handle,
     ApiKey.LIST_OFFSETS: list_offsets.handle,
     ApiKey.METADATA: metadata.handle,
+}
+
+#: The decoder, and the handler of what it gives: ``(broker, connection, header, request)``.
+HOT_DECODED: Final[dict[int, tuple[Callable[..., Any], HotHandler]]] = {
+    ApiKey.FETCH: (decode_fetch, fetch.handle_decoded),
+    ApiKey.LIST_OFFSETS: (decode_list_offsets, list_offsets.handle_decoded),
+    ApiKey.METADATA: (decode_metadata, metadata.handle_decoded),
 }
 
 HANDLERS: Final[dict[int, Handler]] = {

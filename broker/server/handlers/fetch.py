@@ -62,6 +62,12 @@ def handle(
 ) -> Answer | None:
     """Answer at once if there is enough, else wait."""
     request = decode_request(header.api_version, frame, header.body_offset)
+    return handle_decoded(broker, connection, header, request)
+
+
+def handle_decoded(
+    broker: Broker, connection: Connection, header: RequestHeader, request: FetchRequest
+) -> Answer | None:
     version = header.api_version
     try:
         session, is_incremental = _resolve_session(broker, request, version >= TOPIC_IDS_FROM)

@@ -54,6 +54,12 @@ def handle(
     broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview
 ) -> Answer | None:
     request = decode_request(header.api_version, frame, header.body_offset)
+    return handle_decoded(broker, connection, header, request)
+
+
+def handle_decoded(
+    broker: Broker, connection: Connection, header: RequestHeader, request: ListOffsetsRequest
+) -> Answer | None:
     look_up = _LookUp(broker, header.api_version, request)
     if look_up.go_on():
         return [encode_response(header.api_version, header.correlation_id, 0, look_up.topics)]

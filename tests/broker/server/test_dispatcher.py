@@ -13,14 +13,15 @@ from broker.model.errors import KafkaError
 from broker.protocol.api_versions import SERVED, ApiKey, is_flexible
 from broker.protocol.codec import entity_codec
 from broker.protocol.errors import MalformedRequest
+from broker.protocol.framing import ReceiveBudget, Scratch
 from broker.protocol.request import parse_header
 from broker.protocol.schema import response_types
 from broker.server.connection import Answer, CloseConnection, Connection
 from broker.server.dispatcher import Dispatcher
-from broker.server.handlers import HANDLERS, HOT_HANDLERS
+from broker.server.handlers import HANDLERS, HOT_DECODED, HOT_HANDLERS
 from tests.broker.server.build import FakeConnection
 from tests.support import wire
-from tests.support.by_hand import ManualTasks
+from tests.support.by_hand import ManualTasks, ManualThreads
 from tests.support.sample_messages import sample
 from tests.support.wire import Struct
 
@@ -33,7 +34,11 @@ class Caller:
     def __init__(self) -> None:
         self.tasks = ManualTasks()
         self.broker: Any = SimpleNamespace(
-            threads=None, tasks=self.tasks, watchdog=SimpleNamespace(slow_handlers=0)
+            threads=ManualThreads(),
+            tasks=self.tasks,
+            watchdog=SimpleNamespace(slow_handlers=0),
+            scratch=Scratch(),
+            receive_budget=ReceiveBudget(1 << 20),
         )
         self.dispatcher = Dispatcher(self.broker)
         self.connection = FakeConnection()
@@ -197,6 +202,88 @@ def test_requests_of_any_kind_that_fail_are_answered_in_their_version(caller: Ca
             assert isinstance(data, bytes)
             assert struct.unpack_from(">ii", data) == (len(data) - 4, 9)
             wire.decode_response(key, version, data[4:])
+
+
+# Large requests
+
+
+def large_describe_topic_partitions() -> bytes:
+    topics = [{"name": f"topic-{number}"} for number in range(3000)]
+    return wire.encode_request(
+        "describe_topic_partitions",
+        0,
+        7,
+        topics=topics,
+        response_partition_limit=10,
+        cursor=None,
+    )[4:]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_large_request_is_decoded_elsewhere_and_handled_like_any_other(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    seen: list[Any] = []
+    types = response_types(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0)
+    response = types.DescribeTopicPartitionsResponse(throttle_time=3, topics=[], next_cursor=None)
+
+    def handle(broker: Any, context: Any, request: Any) -> Any:
+        seen.append((context.correlation_id, len(request.topics), request.topics[-1].name))
+        return later(response) if is_late else response
+
+    monkeypatch.setitem(HANDLERS, ApiKey.DESCRIBE_TOPIC_PARTITIONS, handle)
+    frame = large_describe_topic_partitions()
+    scratch = caller.broker.scratch
+    view = scratch.view[: len(frame)]
+    view[:] = frame
+    connection = cast(Connection, caller.connection)
+    assert caller.dispatcher.dispatch(connection, parse_header(view), view) is None
+    assert caller.connection.is_alone == [True]
+    assert caller.broker.receive_budget.used_bytes == len(frame)
+    scratch.data[:] = bytes(len(scratch.data))  # the next frame comes
+    caller.tasks.run()
+    assert seen == [(7, 3000, "topic-2999")]
+    assert caller.broker.receive_budget.used_bytes == 0
+    *before, (is_done, answer) = [slot.take() for slot in caller.connection.slots]
+    assert before == [(True, None)] * len(before)
+    assert is_done
+    assert answer is not None
+    data = b"".join(cast(list[bytes], answer))
+    _, message = wire.decode_response("describe_topic_partitions", 0, data[4:])
+    assert message.throttle_time == 3
+
+
+def test_a_large_request_of_a_hot_handler_reaches_it_decoded(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handle(broker: Any, connection: Any, header: Any, request: Any) -> Any:
+        return [str(len(request.topics)).encode()]
+
+    decode, _ = HOT_DECODED[ApiKey.METADATA]
+    monkeypatch.setitem(HOT_DECODED, ApiKey.METADATA, (decode, handle))
+    topics = [{"name": f"topic-{number}"} for number in range(3000)]
+    assert caller.call(wire.encode_request("metadata", 9, 1, topics=topics)[4:]) is None
+    assert caller.late() == [b"3000"]
+
+
+@pytest.mark.parametrize("api", ["metadata", "list_offsets", "delete_topics"])
+def test_a_large_request_that_makes_no_sense_ends_its_connection(caller: Caller, api: str) -> None:
+    version = 6
+    frame = wire.encode_header(ApiKey[api.upper()], version, 5, "t", flexible=version >= 6)
+    caller.call(frame + b"\xff" * 20_000)
+    caller.tasks.run()
+    assert caller.connection.close_reason is not None
+    assert caller.broker.receive_budget.used_bytes == 0
+
+
+def test_a_large_request_whose_client_has_gone_is_not_handled(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(HANDLERS, ApiKey.DESCRIBE_TOPIC_PARTITIONS, None)
+    caller.call(large_describe_topic_partitions())
+    caller.connection.close(None)
+    caller.tasks.run()
+    assert caller.broker.receive_budget.used_bytes == 0
 
 
 # What is not served
