@@ -30,6 +30,11 @@ class DiskFullError(Exception):
     """No space left (ENOSPC, EDQUOT): the append did not happen, nothing is damaged, a later one may."""
 
 
+class NoDescriptorError(DiskFullError):
+    """No file descriptor left (EMFILE, ENFILE): as with a full disk nothing happened or is damaged, and
+    a later try may succeed."""
+
+
 class CorruptLogError(Exception):
     """Stored bytes below the recovery point do not make sense: the partition goes offline."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from broker.model.errors import StorageError
+from broker.model.errors import DiskFullError, StorageError
 from broker.replication.partition import Partition
 from broker.storage.flush import FlushNeeded
 
@@ -70,6 +70,18 @@ class FlushScheduler:
         self._state: dict[Partition, bool] = {}
         self._running = 0
         self.finished_count = 0
+        #: Their last sync was given up for want of room: tried again by ``retry``.
+        self._without_room: set[Partition] = set()
+
+    def retry(self) -> None:
+        """Once a second: there may be room again."""
+        waiting, self._without_room = self._without_room, set()
+        for partition in waiting:
+            self.request(partition)
+
+    def is_under_way(self, partition: Partition) -> bool:
+        """Whether a sync that was asked for has no outcome yet."""
+        return partition in self._state
 
     def request(self, partition: Partition) -> None:
         """Sync what ``partition`` has appended so far, soon."""
@@ -130,7 +142,9 @@ class FlushScheduler:
             return partition.log.flush_target()
         except StorageError as failure:
             self._on_failed(failure)
-            return None
+        except DiskFullError:
+            self._without_room.add(partition)
+        return None
 
     def _on_done(
         self,
@@ -153,6 +167,8 @@ class FlushScheduler:
             # A failed fdatasync is final: the kernel has dropped the error with the dirty pages.
             self._on_failed(failure)
             return
+        if isinstance(error, DiskFullError):
+            self._without_room.add(partition)
         partition.advance_high_watermark()
         if is_wanted_again:
             self.request(partition)

@@ -313,7 +313,8 @@ class ReplicaManager:
             self._timed_flushes.pop(topic.name, None)
 
     def flush_due(self, now_ms: int) -> None:
-        """Once a second: logs whose ``flush.ms`` has passed."""
+        """Once a second: logs whose ``flush.ms`` has passed, and those that found no room."""
+        self._flushes.retry()
         for topic in self._timed_flushes.values():
             for partition in topic.partitions:
                 if partition is not None and partition.log.is_flush_due(now_ms):
@@ -323,6 +324,10 @@ class ReplicaManager:
     def flush_count(self) -> int:
         """Syncs that have come back: each may have moved a recovery point."""
         return self._flushes.finished_count + self._synced_rolls
+
+    def is_flushing(self, partition: Partition) -> bool:
+        """Whether a sync that was asked for has no outcome yet."""
+        return self._flushes.is_under_way(partition)
 
     def request_flush(self, partition: Partition) -> None:
         self._flushes.request(partition)

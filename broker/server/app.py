@@ -49,9 +49,10 @@ from broker.server.listener import Endpoint, Listener
 from broker.server.maintenance import Maintenance
 from broker.server.producer_ids import ProducerIds
 from broker.server.quota import ConnectionQuota, descriptor_limit, file_descriptors
-from broker.server.start_error import StartError
+from broker.server.start_error import StartError, StartInterrupted
 from broker.server.tasks import TaskGroup, called_back
 from broker.server.watchdog import Watchdog
+from broker.storage.context import OpeningInterrupted
 from broker.storage.filesystem import RealFileSystem
 from broker.storage.log_directory import DirectoryInUse, ForeignDirectory
 from broker.storage.log_manager import LogManager
@@ -116,6 +117,8 @@ class Broker:
         self.is_ready = False
         self.stop_requested = asyncio.Event()
         self.is_hosting = False
+        self._lock: DataDirectoryLock | None = None
+        self._is_opening = False
         #: Logs opened so far, and how many there are.
         self.recovery = (0, 0)
         self.cluster_id = ""
@@ -129,7 +132,8 @@ class Broker:
     # -- life ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Returns when clients are served. Raises StartError."""
+        """Returns when clients are served. Raises StartError, and StartInterrupted after
+        ``request_stop``."""
         self._lock = DataDirectoryLock(self.data_directory)
         refuse_unfinished_adoption(self.data_directory)
         await self.control.start()
@@ -160,11 +164,13 @@ class Broker:
         identity = await find_identity(self.store, self.config.log_dirs)
         self.cluster_id = identity.cluster_id
         await self._become_controller()
+        self._check_stop()
         await self._open_logs()
         self.replicas = ReplicaManager(self.logs, self.clock, self.threads)
         self.is_hosting = True
         self.hosting.load(self.image, may_delete=not identity.is_new)
         await self._sync_recovered()
+        self._check_stop()
         schema.preload()
         self._listen()
         self.watchdog.start()
@@ -174,7 +180,23 @@ class Broker:
     async def _sync_recovered(self) -> None:
         """What recovery kept of logs with ``flush.messages=1`` was acknowledged: sync it, so that
         it is visible again before the first client asks."""
-        await self.maintenance.flushes_done(self.replicas.flush_bound_partitions())
+        bound = self.replicas.flush_bound_partitions()
+        without_room = await self.maintenance.flushes_done(bound)
+        if without_room:
+            logger.error(
+                "no room to sync %d partitions: what they received last is not visible until there is",
+                without_room,
+            )
+
+    def request_stop(self) -> None:
+        """Begin a clean stop; a start that is under way ends without serving."""
+        self.stop_requested.set()
+        if self._is_opening:
+            self.logs.interrupt()
+
+    def _check_stop(self) -> None:
+        if self.stop_requested.is_set():
+            raise StartInterrupted
 
     async def _become_controller(self) -> None:
         problem = await called_back(self.controller.start, self.cluster_id)
@@ -210,10 +232,16 @@ class Broker:
                 progress=on_progress,
             )
 
+        self._is_opening = True
         try:
             await self.threads.call(open_logs)
         except (DirectoryInUse, ForeignDirectory) as error:
             raise StartError(str(error)) from error
+        except OpeningInterrupted:
+            raise StartInterrupted from None
+        finally:
+            self._is_opening = False
+        self._check_stop()
         broker_id = BrokerId(config.node_id)
         if not all(directory.was_clean for directory in self.logs.directories.values()):
             raised = await called_back(self.controller.raise_leader_epochs, broker_id)
@@ -269,15 +297,21 @@ class Broker:
         await self.threads.idle()
         await self.threads.call(self.logs.close)
         self.threads.close()
-        self._lock.release()
+        self._unlock()
 
     async def abandon(self) -> None:
-        """The start failed: give back what was taken, without a clean mark."""
+        """The start failed or was broken off: give back what was taken, without a clean mark."""
         for listener in self.listeners:
             listener.stop_accepting()
         await self.tasks.cancel()
         await self.control.stop()
         self.threads.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     async def _drain(self) -> None:
         deadline = self.loop.time() + DRAIN_SECONDS

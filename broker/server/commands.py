@@ -53,8 +53,8 @@ async def flush(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
     partitions = list(broker.replicas.partitions())
     for partition in partitions:
         broker.replicas.request_flush(partition)
-    await broker.maintenance.flushes_done(partitions)
-    return {"partitions": len(partitions)}
+    without_room = await broker.maintenance.flushes_done(partitions)
+    return {"partitions": len(partitions), "without_room": without_room}
 
 
 async def retention(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +64,7 @@ async def retention(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
 
 async def stop(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
     """Begin a clean stop."""
-    broker.stop_requested.set()
+    broker.request_stop()
     return {}
 
 

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from broker.model.errors import NoDescriptorError
 from broker.model.file_region import FileRegion
 from broker.protocol.framing import FrameBuffer, FrameError
 from broker.protocol.request import MalformedRequest, RequestHeader, parse_header
@@ -262,7 +263,7 @@ class Connection:
         try:
             for item in answer:
                 self._queue.push(item)
-        except OSError as error:
+        except (NoDescriptorError, OSError) as error:
             self.close(f"records cannot be sent: {error}")
             return False
         return True
@@ -339,7 +340,7 @@ class Connection:
         except StaleRegionError:
             self.close("records were truncated while they were being sent")
             return False
-        except OSError as error:
+        except (NoDescriptorError, OSError) as error:
             self.close(str(error))
             return False
         if status is SendStatus.BLOCKED:

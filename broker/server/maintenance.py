@@ -196,14 +196,21 @@ class Maintenance:
         if error is not None:
             self.report_once(f"removing files failed: {error}")
 
-    async def flushes_done(self, partitions: Iterable[Partition]) -> None:
-        """Returns once what these partitions held when asked is on disk (or their disk failed)."""
+    async def flushes_done(self, partitions: Iterable[Partition]) -> int:
+        """Returns once what these partitions held when asked is on disk, or will not be for now (no
+        room, their disk failed, the broker stops); gives how many of them found no room."""
         ends = {partition: partition.log.log_end_offset for partition in partitions}
-        while any(
-            partition.log.flushed_offset < end and not partition.is_closed
-            for partition, end in ends.items()
-        ):
-            await asyncio.sleep(0.001)
+        replicas = self._broker.replicas
+        without_room = 0
+        for partition, end in ends.items():
+            while partition.log.flushed_offset < end and not partition.is_closed:
+                if self._broker.stop_requested.is_set():
+                    return without_room
+                if not replicas.is_flushing(partition):
+                    without_room += 1
+                    break
+                await asyncio.sleep(0.001)
+        return without_room
 
     def report_once(self, message: str) -> None:
         if message not in self._reported and len(self._reported) < MAX_REPORTED:

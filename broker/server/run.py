@@ -18,6 +18,7 @@ import uvloop
 
 from broker import compiled
 from broker.server.app import Broker
+from broker.server.start_error import StartInterrupted
 
 logger = logging.getLogger(__name__)
 
@@ -42,10 +43,14 @@ async def _serve(data_directory: Path, settings: Mapping[str, str]) -> None:
     loop = asyncio.get_running_loop()
     broker = Broker(data_directory, settings, loop)
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, broker.stop_requested.set)
+        loop.add_signal_handler(number, broker.request_stop)
     _watch_parent(loop, broker)
     try:
         await broker.start()
+    except StartInterrupted:
+        logger.info("stopping before anything was served")
+        await broker.abandon()
+        return
     except BaseException:
         await broker.abandon()
         raise
@@ -79,7 +84,7 @@ def _watch_parent(loop: asyncio.AbstractEventLoop, broker: Broker) -> None:
             return
         loop.remove_reader(descriptor)
         logger.warning("the parent process has gone")
-        broker.stop_requested.set()
+        broker.request_stop()
 
     os.set_blocking(descriptor, False)
     loop.add_reader(descriptor, on_readable)

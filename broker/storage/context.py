@@ -68,6 +68,10 @@ class DoomedSegments:
         return [segment.path(kind) for segment in self.segments for kind in SEGMENT_SUFFIXES]
 
 
+class OpeningInterrupted(Exception):
+    """Logs were being opened, or recovered, when the broker was told to stop."""
+
+
 class StorageContext:
     __slots__ = (
         "appended_bytes",
@@ -76,6 +80,7 @@ class StorageContext:
         "doomed",
         "fs",
         "hot_tails",
+        "is_interrupted",
         "log_dir",
         "producer_id_expiration_ms",
         "touched",
@@ -100,5 +105,11 @@ class StorageContext:
         #: Logs with appends since the last tick.
         self.touched: list[Log] = []
         self.doomed: list[DoomedSegments] = []
+        #: Recovery shall end as soon as it can, undone; set by another thread.
+        self.is_interrupted = False
         #: Puts recovery point and log start on disk, before bytes below the old point change.
         self.checkpoint_cut: Callable[[Log], None] = lambda log: None
+
+    def check_interrupt(self) -> None:
+        if self.is_interrupted:
+            raise OpeningInterrupted

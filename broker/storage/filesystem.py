@@ -28,7 +28,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from broker.model.errors import DiskFullError
+from broker.model.errors import DiskFullError, NoDescriptorError
 from broker.storage.page_cache import PageCache
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -56,6 +56,7 @@ DISTRUST_CHECKS: Final = 256
 _page_cache = PageCache()
 _ZEROS: Final = bytes(MIN_GROW_BYTES)
 _FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_DESCRIPTOR_ERRNOS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class DirectoryEntry(NamedTuple):
@@ -175,10 +176,20 @@ def replace_file(fs: FileSystem, path: str, data: bytes, *, sync: bool) -> None:
 
 
 def _full_disk(error: OSError) -> Exception:
-    """DiskFullError for a full disk, the error itself for everything else."""
+    """DiskFullError for want of room or descriptors, the error itself for everything else."""
     if error.errno in _FULL_ERRNOS:
         return DiskFullError(str(error))
+    if error.errno in _NO_DESCRIPTOR_ERRNOS:
+        return NoDescriptorError(str(error))
     return error
+
+
+def _open_descriptor(path: str, flags: int) -> int:
+    """Of a file or directory that exists."""
+    try:
+        return os.open(path, flags | os.O_CLOEXEC)
+    except OSError as error:
+        raise _full_disk(error) from error
 
 
 class DescriptorPool:
@@ -202,11 +213,11 @@ class DescriptorPool:
                 return file.descriptor
             self._make_room()
             try:
-                descriptor = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
-            except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._evict():
+                descriptor = _open_descriptor(file.path, os.O_RDWR)
+            except NoDescriptorError:
+                if not self._evict():
                     raise
-                descriptor = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
+                descriptor = _open_descriptor(file.path, os.O_RDWR)
             file.descriptor = descriptor
             self._open[file] = None
             return descriptor
@@ -572,14 +583,14 @@ class RealFileSystem:
         shutil.rmtree(path, ignore_errors=True)
 
     def sync_directory(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = _open_descriptor(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
     def sync_all(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = _open_descriptor(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             # Python has no syncfs; unlike os.sync it tells whether a page could not be written.
             if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
@@ -596,8 +607,11 @@ class RealFileSystem:
             return ""
 
     def read_bytes(self, path: str) -> bytes:
-        with open(path, "rb") as file:
-            return file.read()
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise _full_disk(error) from error
 
     def free_bytes(self, path: str) -> int:
         status = os.statvfs(path)

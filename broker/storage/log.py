@@ -21,7 +21,13 @@ from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from broker.config.topic_config import TopicConfig
 from broker.model.error_code import ErrorCode
-from broker.model.errors import CorruptLogError, DiskFullError, KafkaError, StorageError
+from broker.model.errors import (
+    CorruptLogError,
+    DiskFullError,
+    KafkaError,
+    NoDescriptorError,
+    StorageError,
+)
 from broker.model.ids import TopicId, TopicPartition
 from broker.records.header import (
     CONTROL_FLAG,
@@ -573,7 +579,8 @@ class Log:
         """Map the active segment's tail: appends become memory copies."""
         self.is_hot = True
         if self._context.hot_tails.admit(self):
-            self._segments.active.records.file.heat(self._segment_bytes)
+            with contextlib.suppress(NoDescriptorError):  # it goes on without a map
+                self._segments.active.records.file.heat(self._segment_bytes)
 
     @_fails_with_directory
     def cool(self) -> None:

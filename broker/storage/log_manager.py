@@ -22,11 +22,22 @@ from typing import Final, NamedTuple
 from broker.clock import Clock
 from broker.config.topic_config import TopicConfig
 from broker.model.error_code import ErrorCode
-from broker.model.errors import CorruptLogError, DiskFullError, KafkaError, StorageError
+from broker.model.errors import (
+    CorruptLogError,
+    DiskFullError,
+    KafkaError,
+    NoDescriptorError,
+    StorageError,
+)
 from broker.model.ids import TopicId, TopicPartition
 from broker.storage.checkpoints import parse_partition_metadata
 from broker.storage.cold import ColdRead
-from broker.storage.context import DoomedSegments, HotTails, StorageContext
+from broker.storage.context import (
+    DoomedSegments,
+    HotTails,
+    OpeningInterrupted,
+    StorageContext,
+)
 from broker.storage.filesystem import FileSystem
 from broker.storage.flush import BlockingWork
 from broker.storage.layout import (
@@ -158,7 +169,11 @@ class LogManager:
     def open(
         self, config_for: ConfigFor, *, threads: int = 2, progress: Progress | None = None
     ) -> None:
-        """Lock the directories and open every log in them. Waits for the disk: run in a thread."""
+        """Lock the directories and open every log in them. Waits for the disk: run in a thread.
+
+        Raises OpeningInterrupted after ``interrupt``: nothing is open then. What was recovered so
+        far is recovered again by the next start.
+        """
         self._cache.limit = 1 << 62  # threads must not drop each other's segments
         for directory in self.directories.values():
             try:
@@ -171,16 +186,25 @@ class LogManager:
             for name, topic_partition in self._partitions_in(directory)
         ]
         done = 0
-        with ThreadPoolExecutor(max(threads, 1), "load-logs") as pool:
-            for _ in pool.map(lambda job: self._load(job, config_for), jobs):
-                done += 1
-                if progress is not None:
-                    progress(done, len(jobs))
+        try:
+            with ThreadPoolExecutor(max(threads, 1), "load-logs") as pool:
+                for _ in pool.map(lambda job: self._load(job, config_for), jobs):
+                    done += 1
+                    if progress is not None:
+                        progress(done, len(jobs))
+        except OpeningInterrupted:
+            self.close(clean=False)
+            raise
         self._cache.limit = SegmentCache.DEFAULT_LIMIT
         for directory in self._online():
             directory.note_boot()
         self._window_ends_ms = self._clock.monotonic_ms() + WINDOW_MS
         self._measure_space()
+
+    def interrupt(self) -> None:
+        """``open``, which runs in a thread, shall end soon."""
+        for directory in self.directories.values():
+            directory.context.is_interrupted = True
 
     def _online(self) -> list[LogDirectory]:
         return [directory for directory in self.directories.values() if not directory.is_offline]
@@ -200,6 +224,7 @@ class LogManager:
 
     def _load(self, job: tuple[LogDirectory, str, TopicPartition], config_for: ConfigFor) -> None:
         directory, name, topic_partition = job
+        directory.context.check_interrupt()
         path = f"{directory.path}/{name}"
         rules = LoadRules(
             directory.recovery_points.get(topic_partition, 0),
@@ -448,7 +473,11 @@ class LogManager:
             if log.window_bytes:
                 self._awake.add(log)
             elif not log.is_deleted:
-                log.rest()
+                try:
+                    log.rest()
+                except NoDescriptorError:
+                    self._resting[log] = None
+                    return
 
     def _due_removals(self, now_ms: int) -> list[BlockingWork]:
         works: list[BlockingWork] = []

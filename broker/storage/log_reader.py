@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from broker.model.file_region import FileRegion
 from broker.records.batch import iter_records
-from broker.records.header import MalformedBatch, peek_header
+from broker.records.header import CODEC_MASK, MalformedBatch, peek_header
 from broker.storage.cold import ColdRead, PagesCold
 from broker.storage.file_records import BatchPlace
 from broker.storage.segment import Segment
@@ -24,6 +24,15 @@ from broker.storage.segments import Segments
 MAX_REMEMBERED_ENDS: Final = 16
 #: No batch in a log was accepted above this, decompressed; a look-up gives up beyond it.
 MAX_LOOKUP_BYTES: Final = 1 << 30
+
+
+#: A batch with more records, or bytes, is looked through in a thread: a microsecond a record. A
+#: compressed one may hold a thousand times its size.
+MAX_RECORDS_AT_ONCE: Final = 1000
+MAX_BYTES_AT_ONCE: Final = 64 * 1024
+MAX_COMPRESSED_BYTES_AT_ONCE: Final = 4 * 1024
+#: What was found in such batches is remembered until it is asked for again.
+MAX_REMEMBERED_SEARCHES: Final = 32
 
 
 class LogRead:
@@ -49,19 +58,67 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
+#: Generation of the file, position of the batch, timestamp, start offset.
+SearchKey = tuple[int, int, int, int]
+
+
+class RecordSearch(ColdRead):
+    """A batch of many records: looked through in a thread, by ``pull``, then asked for again."""
+
+    __slots__ = ("_batch", "_found", "_key", "_segment")
+
+    def __init__(
+        self,
+        segment: Segment,
+        batch: bytes,
+        key: SearchKey,
+        found: dict[tuple[Segment, SearchKey], TimestampOffset | None],
+    ) -> None:
+        super().__init__(segment.records.file, key[1], len(batch))
+        self._segment = segment
+        self._batch = batch
+        self._key = key
+        self._found = found
+
+    def pull(self) -> None:
+        _, _, timestamp, start_offset = self._key
+        result = _first_record_in(self._batch, timestamp, start_offset)
+        found = self._found
+        if len(found) >= MAX_REMEMBERED_SEARCHES:
+            found.pop(next(iter(found)), None)
+        found[self._segment, self._key] = result
+
+
+def _first_record_in(batch: bytes, timestamp: int, start_offset: int) -> TimestampOffset | None:
+    header = peek_header(batch)
+    leader_epoch = header.partition_leader_epoch
+    try:
+        for record in iter_records(batch, MAX_LOOKUP_BYTES):
+            if record.timestamp >= timestamp and record.offset >= start_offset:
+                return TimestampOffset(record.timestamp, record.offset, leader_epoch)
+    except MalformedBatch:
+        # Damaged records: the batch is the best answer there is, and its reader will see.
+        return TimestampOffset(header.max_timestamp, header.base_offset, leader_epoch)
+    return None
+
+
 class LogReader:
     """Looks into ``segments``; the log tells it when they change under it."""
 
-    __slots__ = ("_ends", "segments")
+    __slots__ = ("_ends", "_found", "segments")
 
     def __init__(self, segments: Segments) -> None:
         self.segments = segments
         #: Offset -> segment and position where its batch begins, or will.
         self._ends: dict[int, tuple[Segment, int]] = {}
+        #: What searches in threads gave. Another dictionary after a change: some may still run.
+        self._found: dict[tuple[Segment, SearchKey], TimestampOffset | None] = {}
 
     def forget(self) -> None:
         """Positions changed: segments were cut, deleted or replaced."""
         self._ends.clear()
+        if self._found:
+            self._found = {}
 
     def remember_end(self, offset: int, segment: Segment, position: int) -> None:
         ends = self._ends
@@ -208,16 +265,15 @@ class LogReader:
     def _first_record(
         self, segment: Segment, place: BatchPlace, timestamp: int, start_offset: int
     ) -> TimestampOffset | None:
+        key = (segment.records.file.generation, place.position, timestamp, start_offset)
+        if (segment, key) in self._found:
+            return self._found[segment, key]
         batch = segment.records.batch_at(place)
-        leader_epoch = peek_header(batch).partition_leader_epoch
-        try:
-            for record in iter_records(batch, MAX_LOOKUP_BYTES):
-                if record.timestamp >= timestamp and record.offset >= start_offset:
-                    return TimestampOffset(record.timestamp, record.offset, leader_epoch)
-        except MalformedBatch:
-            # Damaged records: the batch is the best answer there is, and its reader will see.
-            return TimestampOffset(place.max_timestamp, place.base_offset, leader_epoch)
-        return None
+        is_compressed = peek_header(batch).attributes & CODEC_MASK
+        most = MAX_COMPRESSED_BYTES_AT_ONCE if is_compressed else MAX_BYTES_AT_ONCE
+        if place.size > most or place.last_offset - place.base_offset >= MAX_RECORDS_AT_ONCE:
+            raise PagesCold(RecordSearch(segment, batch, key, self._found))
+        return _first_record_in(batch, timestamp, start_offset)
 
     def max_timestamp_offset(self) -> TimestampOffset | ColdRead | None:
         """The record with the largest timestamp in the log, the first one of several."""

@@ -388,6 +388,7 @@ class _Loader:
                 break
             found_size = segment.size
             scan = _SegmentScan(
+                self._context,
                 segment,
                 self._epochs,
                 self._producers,
@@ -473,12 +474,14 @@ class _SegmentScan:
 
     def __init__(
         self,
+        context: StorageContext,
         segment: Segment,
         epochs: LeaderEpochs,
         producers: ProducerState,
         last_epoch: int,
         log_start_offset: int,
     ) -> None:
+        self._context = context
         self._segment = segment
         self._epochs = epochs
         self._producers = producers
@@ -501,6 +504,7 @@ class _SegmentScan:
         segment.begin_rebuild()
         segment.transaction_index.begin_rebuild()
         while segment.size < size:
+            self._context.check_interrupt()
             start = segment.size
             block = memoryview(file.pread(min(_SCAN_BYTES, size - start), start))
             fault, wanted = self._scan_block(block, size - start)

@@ -82,6 +82,8 @@ async def handle_describe_topic_partitions(
         topic = image.topics.get(name)
         if topic is None:
             topics.add(_unknown(types, name))
+            if turn.is_over:
+                await turn.pass_on()
             continue
         if left <= 0:
             next_cursor = types.Cursor(topic_name=name, partition_index=0)

@@ -32,7 +32,7 @@ from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.protocol.codec import EncodedItems
 from broker.protocol.schema import response_types
-from broker.server.encoding import encoded
+from broker.server.encoding import encoded, listed
 from broker.server.tasks import Turn, called_back
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ LISTABLE: Final = (
 async def handle_describe(broker: Broker, context: RequestContext, request: Any) -> object:
     types = response_types(context.api_key, context.api_version)
     describe = _Describe(broker, types, request)
-    results = (describe.result(resource) for resource in request.resources)
+    # Each once: thousands of times the same topic in a small request would be a huge answer.
+    results = (describe.result(resource) for resource in dict.fromkeys(request.resources))
     return types.DescribeConfigsResponse(throttle_time=0, results=await encoded(results, Turn()))
 
 
@@ -140,37 +141,39 @@ def _broker_entries(broker: Broker, resource: Any) -> list[ConfigEntry]:
 
 async def handle_alter(broker: Broker, context: RequestContext, request: Any) -> object:
     types = response_types(context.api_key, context.api_version)
-    asked = [
+    replacements = (
         ConfigReplacement(
             resource.resource_type,
             resource.resource_name,
             [(config.name, config.value) for config in resource.configs],
         )
         for resource in request.resources
-    ]
+    )
+    asked = await listed(replacements, Turn())
     results = await called_back(broker.controller.alter_configs, asked, request.validate_only)
     await broker.hosting.reconfigured()
-    return types.AlterConfigsResponse(
-        throttle_time=0, responses=[_altered(types, result) for result in results]
-    )
+    responses = (_altered(types, result) for result in results)
+    return types.AlterConfigsResponse(throttle_time=0, responses=await encoded(responses, Turn()))
 
 
 async def handle_incremental_alter(broker: Broker, context: RequestContext, request: Any) -> object:
     types = response_types(context.api_key, context.api_version)
-    asked = [
+    alterations = (
         ConfigAlteration(
             resource.resource_type,
             resource.resource_name,
             [(config.name, config.config_operation, config.value) for config in resource.configs],
         )
         for resource in request.resources
-    ]
+    )
+    asked = await listed(alterations, Turn())
     results = await called_back(
         broker.controller.incremental_alter_configs, asked, request.validate_only
     )
     await broker.hosting.reconfigured()
+    responses = (_altered(types, result) for result in results)
     return types.IncrementalAlterConfigsResponse(
-        throttle_time=0, responses=[_altered(types, result) for result in results]
+        throttle_time=0, responses=await encoded(responses, Turn())
     )
 
 

@@ -22,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.model.error_code import ErrorCode
-from broker.model.errors import CorruptLogError, KafkaError, StorageError
+from broker.model.errors import CorruptLogError, KafkaError, NoDescriptorError, StorageError
 from broker.protocol.hot.fetch import (
     FetchPartitionResult,
     FetchRequest,
@@ -239,7 +239,7 @@ class _FetchOperation:
         except CorruptLogError as error:
             self._broker.report_corruption(error)
             return _failed(entry.partition, ErrorCode.CORRUPT_MESSAGE)
-        except (StorageError, OSError) as error:
+        except (StorageError, NoDescriptorError, OSError) as error:
             self._broker.report_read_error(entry.topic, entry.partition, error)
             return _failed(entry.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 

@@ -15,7 +15,7 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
 from broker.model.error_code import ErrorCode
-from broker.model.errors import CorruptLogError, KafkaError, StorageError
+from broker.model.errors import CorruptLogError, KafkaError, NoDescriptorError, StorageError
 from broker.protocol.hot.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -78,7 +78,7 @@ async def _answer_later(
         else:
             try:
                 await broker.threads.call(look_up.cold.pull)
-            except OSError as error:
+            except (NoDescriptorError, OSError) as error:
                 look_up.fail(error)
         is_done = look_up.go_on()
     slot.complete([encode_response(header.api_version, header.correlation_id, 0, look_up.topics)])
@@ -117,7 +117,7 @@ class _LookUp:
                 return False
         return True
 
-    def fail(self, error: OSError) -> None:
+    def fail(self, error: Exception) -> None:
         """The cold pages cannot be read: that partition's result is an error."""
         name, results, wanted = self._left.popleft()
         self._broker.report_read_error(name, wanted[0], error)
@@ -137,7 +137,7 @@ class _LookUp:
         except CorruptLogError as error:
             self._broker.report_corruption(error)
             return _failed(index, ErrorCode.CORRUPT_MESSAGE)
-        except (StorageError, OSError) as error:
+        except (StorageError, NoDescriptorError, OSError) as error:
             self._broker.report_read_error(topic, index, error)
             return _failed(index, ErrorCode.KAFKA_STORAGE_ERROR)
         return (index, 0, *found)

@@ -23,7 +23,7 @@ from broker.model.error_code import ErrorCode
 from broker.model.ids import ZERO_TOPIC_ID
 from broker.protocol.codec import EncodedItems
 from broker.protocol.schema import response_types
-from broker.server.encoding import encoded
+from broker.server.encoding import encoded, listed
 from broker.server.tasks import Turn, called_back
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ NOTHING: Final = EncodedItems(())
 
 async def handle_create(broker: Broker, context: RequestContext, request: Any) -> object:
     types = response_types(context.api_key, context.api_version)
-    asked = [_new_topic(topic) for topic in request.topics]
+    asked = await listed((_new_topic(topic) for topic in request.topics), Turn())
     results = await called_back(broker.controller.create_topics, asked, request.validate_only)
     configs = _CreatedConfigs(broker, types, context.api_version >= CONFIGS_FROM)
     topics = (_created(types, result, configs) for result in results)
@@ -100,12 +100,13 @@ def _created(types: Any, result: CreatedTopic, configs: _CreatedConfigs) -> obje
 async def handle_delete(broker: Broker, context: RequestContext, request: Any) -> object:
     types = response_types(context.api_key, context.api_version)
     if context.api_version >= TOPIC_STATES_FROM:
-        asked = [
+        references = (
             TopicReference(name=topic.name, topic_id=topic.topic_id or ZERO_TOPIC_ID)
             for topic in request.topics
-        ]
+        )
     else:
-        asked = [TopicReference(name=name) for name in request.topic_names]
+        references = (TopicReference(name=name) for name in request.topic_names)
+    asked = await listed(references, Turn())
     results = await called_back(broker.controller.delete_topics, asked)
     await broker.deletions_done()
     responses = (
@@ -122,7 +123,7 @@ async def handle_delete(broker: Broker, context: RequestContext, request: Any) -
 
 async def handle_create_partitions(broker: Broker, context: RequestContext, request: Any) -> object:
     types = response_types(context.api_key, context.api_version)
-    asked = [
+    requests = (
         MorePartitions(
             name=topic.name,
             partition_count=topic.count,
@@ -131,7 +132,8 @@ async def handle_create_partitions(broker: Broker, context: RequestContext, requ
             else [each.broker_ids for each in topic.assignments],
         )
         for topic in request.topics
-    ]
+    )
+    asked = await listed(requests, Turn())
     results = await called_back(broker.controller.create_partitions, asked, request.validate_only)
     told = (
         types.CreatePartitionsTopicResult(

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from broker.model.errors import DiskFullError
+from broker.model.errors import DiskFullError, NoDescriptorError
 from broker.replication.background import (
     MAX_FLUSHES,
     MAX_KERNEL_FLUSHES,
     MAX_LOGS_A_JOB,
 )
 from broker.replication.partition import Partition
+from broker.storage.log import Log
 from tests.broker.replication.build import World
-from tests.support.faulty_filesystem import FaultyFileSystem, io_error
+from tests.support.faulty_filesystem import FaultyFileSystem, disk_full, io_error
 
 
 def partitions_of(world: World, count: int) -> list[Partition]:
@@ -209,3 +210,42 @@ def test_a_start_after_a_crash_syncs_what_was_acknowledged(tmp_path: Path) -> No
     again.threads.run()
     assert partition.high_watermark == 1
     assert partition.topic_id == uuid.UUID(int=7)
+
+
+def test_a_sync_that_found_no_room_is_tried_again_until_there_is() -> None:
+    fs = FaultyFileSystem(random.Random(4))
+    world = World(["/a"], fs)
+    (partition,) = partitions_of(world, 1)
+    world.append(partition)
+    for _ in range(3):
+        assert world.replicas.is_flushing(partition)
+        fs.fail_at(1, disk_full)
+        world.threads.take("flush").run()
+        assert partition.high_watermark == 0
+        assert not partition.is_closed
+        assert not world.replicas.is_flushing(partition)
+        assert world.threads.jobs == []
+        world.replicas.flush_due(world.scheduler.wall_ms())
+    world.threads.take("flush").run()
+    assert partition.high_watermark == 1
+    world.replicas.flush_due(world.scheduler.wall_ms())
+    assert world.threads.jobs == []
+
+
+def test_a_sync_for_which_no_file_can_be_opened_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    world = World([tmp_path])
+    (partition,) = partitions_of(world, 1)
+
+    def fail(log: Log) -> None:
+        raise NoDescriptorError("too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(partition.log), "flush_target", fail)
+        world.append(partition)
+        assert world.threads.jobs == []
+        assert not world.replicas.is_flushing(partition)
+    world.replicas.flush_due(world.scheduler.wall_ms())
+    world.threads.run()
+    assert partition.high_watermark == 1

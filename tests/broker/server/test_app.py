@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.config.topic_config import DEFAULT_TOPIC_CONFIG
+from broker.model.errors import DiskFullError
+from broker.model.ids import TopicPartition
 from broker.records import validation
 from broker.replication import replica_manager
 from broker.server.app import Broker
-from broker.server.start_error import StartError
+from broker.server.start_error import StartError, StartInterrupted
+from broker.storage.context import OpeningInterrupted, StorageContext
+from broker.storage.filesystem import RealFileSystem
+from broker.storage.recovery import LoadRules, load_log
 from tests.broker.server.running import on_loop, running
 from tests.support import record_batches, requests
 from tests.support.wire import Wire
@@ -181,3 +188,95 @@ async def test_clients_are_served_only_when_all_is_ready(tmp_path: Path) -> None
     assert broker.is_ready
     await broker.stop()
     assert not broker.is_ready
+
+
+# A start that meets trouble
+
+
+def as_after_a_kill(directory: Path) -> None:
+    """Neither the mark nor a recovery point is left."""
+    for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
+        (directory / "logs" / name).unlink()
+
+
+@on_loop
+async def test_a_stop_during_recovery_is_obeyed_and_the_next_start_recovers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as r:
+        await r.call(requests.create_topic, "orders", partitions=3)
+        for index in range(3):
+            await r.call(requests.produce_values, "orders", [b"v"], partition=index)
+    as_after_a_kill(tmp_path)
+    settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path / "logs")}
+    broker = Broker(tmp_path, settings, asyncio.get_running_loop())
+
+    def check(context: StorageContext) -> None:
+        """The first look into a log is when the signal comes."""
+        broker.loop.call_soon_threadsafe(broker.request_stop)
+        while not context.is_interrupted:
+            time.sleep(0.001)
+        raise OpeningInterrupted
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StorageContext, "check_interrupt", check)
+        async with asyncio.timeout(20):
+            with pytest.raises(StartInterrupted):
+                await broker.start()
+        await broker.abandon()
+    assert broker.listeners == []
+    assert not is_clean(tmp_path)
+    async with running(tmp_path) as r:
+        for index in range(3):
+            assert await r.call(requests.end_offset, "orders", partition=index) == 1
+        # It knows that the run before did not end in order.
+        assert r.broker.image.topics["orders"].partitions[0].leader_epoch == 1
+
+
+@on_loop
+async def test_recovery_itself_looks_out_for_a_stop(tmp_path: Path) -> None:
+    async with running(tmp_path) as r:
+        await r.call(requests.create_topic, "orders")
+        await r.call(requests.produce_values, "orders", [b"v"])
+    as_after_a_kill(tmp_path)
+    settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path / "logs")}
+    broker = Broker(tmp_path, settings, asyncio.get_running_loop())
+    broker.request_stop()
+    with pytest.raises(StartInterrupted):
+        await broker.start()
+    await broker.abandon()
+    context = StorageContext(RealFileSystem(), str(tmp_path / "logs"))
+    context.is_interrupted = True
+    rules = LoadRules(0, 0, was_clean=False, power_was_lost=False, now_ms=requests.now_ms())
+    with pytest.raises(OpeningInterrupted):
+        load_log(
+            context, f"{tmp_path}/logs/orders-0", TopicPartition("orders", 0),
+            DEFAULT_TOPIC_CONFIG, rules,
+        )  # fmt: skip
+
+
+@on_loop
+async def test_a_start_on_a_full_disk_serves_and_makes_up_for_the_sync_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as r:
+        await r.call(requests.create_topic, "orders", configs={"flush.messages": "1"})
+        await r.call(requests.produce_values, "orders", [b"v"])
+    as_after_a_kill(tmp_path)
+    (tmp_path / "logs" / "orders-0" / "leader-epoch-checkpoint").unlink()
+    known = RealFileSystem.open
+    is_full = True
+
+    def open_(self: RealFileSystem, path: str, *, create: bool = False, **options: Any) -> Any:
+        if create and is_full and "leader-epoch" in path:
+            raise DiskFullError("no space left on device")
+        return known(self, path, create=create, **options)
+
+    monkeypatch.setattr(RealFileSystem, "open", open_)
+    async with asyncio.timeout(30):
+        async with running(tmp_path) as r:
+            assert await r.call(requests.end_offset, "orders") == 0  # not known to be on disk
+            is_full = False
+            partition = r.broker.replicas.find("orders", 0)
+            await r.until(lambda: partition.high_watermark == 1)
+            assert await r.call(requests.end_offset, "orders") == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from broker.server import tasks
 from broker.server.connection import CloseConnection
 from broker.server.handlers.produce import BATCHES_AT_ONCE
 from tests.broker.server.build import HandlerWorld, Pending
-from tests.broker.storage.build import batch
+from tests.broker.storage.build import NOW_MS, batch
 from tests.support.faulty_filesystem import FaultyFileSystem, disk_full, io_error
 
 pytestmark = pytest.mark.interpreted  # with doubles of the connection or the dispatcher
@@ -406,3 +408,40 @@ def test_below_the_floor_clients_are_refused(world: HandlerWorld) -> None:
     world.logs._floor_bytes = 1
     world.logs.tick(world.scheduler.now_ms + 120_000)
     assert results(produce(world, (0, batch()))) == [(0, 0, 0)]
+
+
+def test_without_descriptors_requests_fail_and_the_directory_stays(
+    world: HandlerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EMFILE says nothing about the disk: clients try again, and nothing goes offline."""
+    partition = world.host(partitions=2)
+    produce(world, (0, batch()))
+    partition.log.rest()
+    known = os.open
+
+    def open_(path: str, flags: int, *arguments: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    monkeypatch.setattr(os, "open", open_)
+    # One has to open its file again, the other its directory.
+    failed = [(0, KAFKA_STORAGE_ERROR, -1), (1, KAFKA_STORAGE_ERROR, -1)]
+    assert results(produce(world, (0, batch()), (1, batch()))) == failed
+    fetch = world.ask(
+        "list_offsets",
+        7,
+        replica_id=-1,
+        isolation_level=0,
+        topics=[
+            {
+                "name": "orders",
+                "partitions": [
+                    {"partition_index": 0, "timestamp": NOW_MS, "current_leader_epoch": -1}
+                ],
+            }
+        ],
+    )
+    (found,) = fetch.answer.topics[0].partitions
+    assert found.error_code == KAFKA_STORAGE_ERROR
+    monkeypatch.setattr(os, "open", known)
+    assert not partition.is_closed
+    assert results(produce(world, (0, batch()), (1, batch()))) == [(0, 0, 1), (1, 0, 0)]

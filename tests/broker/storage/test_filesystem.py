@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.model.errors import DiskFullError
+from broker.model.errors import DiskFullError, NoDescriptorError
 from broker.storage import filesystem
 from broker.storage.filesystem import MAP_COPY_LIMIT, RealFile, RealFileSystem, replace_file
 
@@ -178,3 +178,69 @@ def test_a_replaced_file_is_whole(tmp_path: Path) -> None:
     replace_file(fs, path, b"two", sync=False)
     assert (tmp_path / "a").read_bytes() == b"two"
     assert [entry.name for entry in fs.list_directory(str(tmp_path))] == ["a"]
+
+
+# Descriptors
+
+
+class Descriptors:
+    """The process has none left while ``are_gone``."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.are_gone = False
+        known = os.open
+
+        def open_(path: str, flags: int, *arguments: int) -> int:
+            if self.are_gone:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+            return known(path, flags, *arguments)
+
+        monkeypatch.setattr(os, "open", open_)
+
+
+@pytest.fixture
+def descriptors(monkeypatch: pytest.MonkeyPatch) -> Descriptors:
+    return Descriptors(monkeypatch)
+
+
+def test_without_descriptors_an_append_fails_and_the_next_may_not(
+    tmp_path: Path, descriptors: Descriptors
+) -> None:
+    fs = RealFileSystem()
+    file = create(fs, tmp_path / "a", b"hello")
+    file.close()
+    descriptors.are_gone = True
+    for action in (
+        lambda: file.append(b"!"),
+        lambda: file.pread(5, 0),
+        lambda: file.peek(5, 0),
+        file.pin,
+        lambda: fs.open(str(tmp_path / "b"), create=True),
+        lambda: fs.sync_directory(str(tmp_path)),
+        lambda: fs.sync_all(str(tmp_path)),
+    ):
+        with pytest.raises(NoDescriptorError):
+            action()
+    assert file.pins == 0
+    descriptors.are_gone = False
+    file.append(b"!")
+    assert (tmp_path / "a").read_bytes() == b"hello!"
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_descriptor_that_another_file_can_spare_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = RealFileSystem()
+    first, second = create(fs, tmp_path / "a", b"1"), create(fs, tmp_path / "b", b"2")
+    second.close()
+    known = os.open
+
+    def open_(path: str, flags: int, *arguments: int) -> int:
+        if first.descriptor >= 0:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        return known(path, flags, *arguments)
+
+    monkeypatch.setattr(os, "open", open_)
+    assert second.pread(1, 0) == b"2"
+    assert first.descriptor == -1

@@ -15,7 +15,13 @@ from broker.records.header import stamp
 from broker.records.record import Record
 from broker.storage.cold import ColdRead
 from broker.storage.log import Log
-from broker.storage.log_reader import MAX_REMEMBERED_ENDS, LogRead
+from broker.storage.log_reader import (
+    MAX_RECORDS_AT_ONCE,
+    MAX_REMEMBERED_ENDS,
+    MAX_REMEMBERED_SEARCHES,
+    LogRead,
+    RecordSearch,
+)
 from tests.broker.storage.build import (
     NOW_MS,
     append,
@@ -204,3 +210,42 @@ def test_truncation_takes_transactions_back(tmp_path: Path) -> None:
     log.truncate_to(marker)
     assert log.aborted_transactions(0, 100) == []
     assert log.last_stable_offset(marker) == 0
+
+
+def test_a_batch_of_many_records_is_looked_through_in_a_thread(tmp_path: Path) -> None:
+    log = new_log(tmp_path, config(segment_bytes=1 << 20))
+    count = MAX_RECORDS_AT_ONCE + 1
+    append(log, batch(count, size=1))
+    append(log, batch(count, timestamp=NOW_MS + 10_000, codec=Codec.GZIP))
+    append(log, batch(200, size=1000, timestamp=NOW_MS + 20_000))
+    for wanted, offset in (
+        (NOW_MS + 500, 500),
+        (NOW_MS + 10_299, count + 299),
+        (NOW_MS + 20_000, 2 * count),
+    ):
+        search = log.offset_for_timestamp(wanted, log.log_end_offset)
+        assert isinstance(search, RecordSearch)
+        search.pull()
+        assert log.offset_for_timestamp(wanted, log.log_end_offset) == (wanted, offset, 0)
+    # Another question needs another search; few answers are kept.
+    for wanted in range(NOW_MS, NOW_MS + 100):
+        found = log.offset_for_timestamp(wanted, log.log_end_offset)
+        assert isinstance(found, RecordSearch)
+        found.pull()
+    assert len(log._reader._found) == MAX_REMEMBERED_SEARCHES
+
+
+def test_a_search_from_before_a_cut_is_not_believed_after_it(tmp_path: Path) -> None:
+    log = new_log(tmp_path, config(segment_bytes=1 << 20))
+    count = MAX_RECORDS_AT_ONCE + 1
+    append(log, batch(5, timestamp=NOW_MS - 1000))
+    append(log, batch(count, size=1))
+    search = log.offset_for_timestamp(NOW_MS + 500, log.log_end_offset)
+    assert isinstance(search, RecordSearch)
+    log.truncate_to(5)
+    search.pull()
+    append(log, batch(2 * count, size=1, timestamp=NOW_MS - 1))
+    found = log.offset_for_timestamp(NOW_MS + 500, log.log_end_offset)
+    assert isinstance(found, RecordSearch)
+    found.pull()
+    assert log.offset_for_timestamp(NOW_MS + 500, log.log_end_offset) == (NOW_MS + 500, 506, 0)
