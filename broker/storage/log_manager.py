@@ -63,6 +63,8 @@ _log = logging.getLogger(__name__)
 WINDOW_MS: Final = 10_000
 #: Logs that fell silent and are put to rest in one tick.
 MAX_RESTS_A_TICK: Final = 32
+#: Logs that note in one tick where recovery may begin; each writes two or three small files.
+MAX_CHECKPOINTS_A_TICK: Final = 8
 #: Tails that may be mapped at a time; the hottest come first, the others go on by pwrite.
 MAX_MAPPED_TAILS: Final = 256
 #: Free space is looked at again when this much was appended, besides at every tick.
@@ -450,6 +452,7 @@ class LogManager:
             self._window_ends_ms = now_ms + WINDOW_MS
             self._end_window()
         self._rest_some()
+        self._checkpoint_some()
         self._measure_space()
         return self._due_removals(now_ms)
 
@@ -478,6 +481,17 @@ class LogManager:
                 except NoDescriptorError:
                     self._resting[log] = None
                     return
+
+    def _checkpoint_some(self) -> None:
+        """Logs that grew much since they last left what a start after a kill can begin from."""
+        left = MAX_CHECKPOINTS_A_TICK
+        for directory in self._online():
+            for log in directory.context.touched:
+                if log.is_checkpoint_due and not log.is_deleted:
+                    log.checkpoint()
+                    left -= 1
+                    if not left:
+                        return
 
     def _due_removals(self, now_ms: int) -> list[BlockingWork]:
         works: list[BlockingWork] = []

@@ -3,7 +3,8 @@
 After a clean stop only the end of the last segment is looked at. Otherwise every batch from the
 segment that holds the recovery point on is checked (structure, offsets, epochs; CRC from the
 recovery point on), its indexes, epochs and producer state are built anew, and the torn tail is
-cut. What a crash may leave behind:
+cut. After a mere ``kill -9`` the last segment is read only from its newest producer snapshot on
+(``Log.checkpoint``): every byte that was written before is in the page cache. What a crash may leave behind:
 
 - zeros or a torn batch behind the end (a mapped tail, an interrupted write): cut;
 - lost pages, lost files above the recovery point after a *power loss*: the log ends before the
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from bisect import bisect_left, bisect_right
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -35,11 +37,14 @@ from broker.records.header import (
     LOG_OVERHEAD,
     MAGIC,
     BatchHeader,
+    compute_crc,
+    peek_header,
 )
 from broker.storage.checkpoints import parse_epochs, parse_partition_metadata
 from broker.storage.cold import waiting
 from broker.storage.context import StorageContext
-from broker.storage.filesystem import DirectoryEntry
+from broker.storage.file_records import BatchPlace
+from broker.storage.filesystem import DirectoryEntry, File
 from broker.storage.layout import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -139,6 +144,17 @@ def _new_segment(
     )
     segment.create_files()
     return segment
+
+
+class _Resumption(NamedTuple):
+    """From where on the last segment is read: behind an indexed batch, just before a snapshot."""
+
+    place: BatchPlace
+    leader_epoch: int
+    #: Entries of both indexes up to that batch.
+    offset_entries: int
+    time_entries: int
+    snapshot_offset: int
 
 
 class _Loader:
@@ -387,15 +403,8 @@ class _Loader:
                 self._drop_from(slot)
                 break
             found_size = segment.size
-            scan = _SegmentScan(
-                self._context,
-                segment,
-                self._epochs,
-                self._producers,
-                leader_epoch,
-                self._rules.log_start_offset,
-            )
-            fault = scan.run(self._rules.recovery_point, max(next_offset, segment.base_offset))
+            start = max(next_offset, segment.base_offset)
+            scan, fault = self._scan(slot, start, leader_epoch)
             next_offset, leader_epoch = scan.next_offset, scan.last_epoch
             if fault:
                 self._on_fault(slot, next_offset, fault)
@@ -405,6 +414,102 @@ class _Loader:
                 break
             self._finish_indexes(segment)
         return next_offset
+
+    def _scan(self, slot: int, next_offset: int, leader_epoch: int) -> tuple[_SegmentScan, str]:
+        """Go over one segment; gives the fault that ended it, or ''."""
+        segment = self._segments[slot]
+        log_start_offset = self._rules.log_start_offset
+        resumption = self._resumption(segment) if slot == len(self._segments) - 1 else None
+        if resumption is not None:
+            before = self._producers
+            self._producers = ProducerState()
+            snapshot_offset = resumption.snapshot_offset
+            self._rebuild_producers(snapshot_offset, snapshot_offset)
+            scan = _SegmentScan(
+                self._context,
+                segment,
+                self._epochs,
+                self._producers,
+                resumption.leader_epoch,
+                max(log_start_offset, snapshot_offset),
+            )
+            fault = scan.resume(self._rules.recovery_point, resumption)
+            if scan.next_offset >= snapshot_offset:
+                return scan, fault
+            # A foreign hand: it ends before its snapshot.
+            self._snapshots.drop_above(scan.next_offset)
+            self._producers = before
+        scan = _SegmentScan(
+            self._context, segment, self._epochs, self._producers, leader_epoch, log_start_offset
+        )
+        return scan, scan.run(self._rules.recovery_point, next_offset)
+
+    def _resumption(self, segment: Segment) -> _Resumption | None:
+        """Where to go on in the last segment, if what lies before it can be trusted.
+
+        Only on the same boot: then every byte and every entry is there that was written before the
+        snapshot was. The batch that is begun behind proves that index and log belong together.
+        """
+        snapshot_offset = self._snapshots.newest
+        if (
+            self._rules.power_was_lost
+            or not segment.base_offset < snapshot_offset
+            or snapshot_offset < self._rules.log_start_offset
+        ):
+            return None
+        newest = self._snapshots.load_newest(snapshot_offset)
+        if newest is None or newest[0] != snapshot_offset:
+            return None
+        keys, positions = segment.offset_index.sound_prefix()
+        entries = bisect_left(keys, snapshot_offset - segment.base_offset)
+        if not entries:
+            return None
+        header, size = self._checked_batch(segment, positions[entries - 1])
+        last_offset = segment.base_offset + keys[entries - 1]
+        if header is None or header.last_offset != last_offset:
+            return None
+        place = BatchPlace(
+            positions[entries - 1], size, header.base_offset, last_offset, header.max_timestamp
+        )
+        time_entries = self._time_entries_up_to(segment, place)
+        if time_entries < 0:
+            return None
+        leader_epoch = header.partition_leader_epoch
+        return _Resumption(place, leader_epoch, entries, time_entries, snapshot_offset)
+
+    def _time_entries_up_to(self, segment: Segment, place: BatchPlace) -> int:
+        """How many there are up to the end of an indexed batch; -1 if they cannot be right."""
+        times, offsets = segment.time_index.sound_prefix()
+        count = bisect_right(offsets, place.last_offset - segment.base_offset)
+        if not count:
+            return 0 if place.max_timestamp < 0 else -1
+        timestamp, offset = times[count - 1], segment.base_offset + offsets[count - 1]
+        if timestamp < place.max_timestamp:
+            return -1  # that batch would have had an entry of its own
+        try:
+            found = waiting(lambda: segment.find_batch(offset))
+        except CorruptLogError:
+            return -1
+        is_right = found is not None and (found.last_offset, found.max_timestamp) == (
+            offset,
+            timestamp,
+        )
+        return count if is_right else -1
+
+    def _checked_batch(self, segment: Segment, position: int) -> tuple[BatchHeader | None, int]:
+        """The header of a whole batch with a right sum, and its size; None if there is none."""
+        file = segment.records.file
+        start = file.pread(HEADER_SIZE, position)
+        if len(start) < HEADER_SIZE:
+            return None, 0
+        header = peek_header(start)
+        size = header.size_in_bytes
+        if header.magic != MAGIC or not HEADER_SIZE <= size <= MAX_BATCH_BYTES:
+            return None, 0
+        batch = file.pread(size, position)
+        if len(batch) < size or compute_crc(batch, 0, size) != header.crc:
+            return None, 0
+        return header, size
 
     def _finish_indexes(self, segment: Segment) -> None:
         segment.finish_rebuild()
@@ -479,7 +584,7 @@ class _SegmentScan:
         epochs: LeaderEpochs,
         producers: ProducerState,
         last_epoch: int,
-        log_start_offset: int,
+        producers_from: int,
     ) -> None:
         self._context = context
         self._segment = segment
@@ -487,7 +592,8 @@ class _SegmentScan:
         self._producers = producers
         #: Of the last batch: leader epochs never fall along a log.
         self.last_epoch = last_epoch
-        self._log_start_offset = log_start_offset
+        #: Batches that end below do not count for producers: deleted, or in a snapshot.
+        self._producers_from = producers_from
         self._checked_from = 0
         self.next_offset = 0
 
@@ -497,12 +603,26 @@ class _SegmentScan:
         The segment's size is that of its valid part afterwards.
         """
         segment = self._segment
-        self._checked_from = checked_from
         self.next_offset = next_offset
-        file = segment.records.file
-        size = file.size
+        file = segment.records.file  # opened by the size that is forgotten now
         segment.begin_rebuild()
         segment.transaction_index.begin_rebuild()
+        return self._run(file, checked_from)
+
+    def resume(self, checked_from: int, resumption: _Resumption) -> str:
+        """As ``run``, but behind a batch that is known, and whose indexes are."""
+        place, _, offset_entries, time_entries, snapshot_offset = resumption
+        segment = self._segment
+        self.next_offset = place.last_offset + 1
+        file = segment.records.file
+        segment.resume_rebuild(place, offset_entries, time_entries)
+        segment.transaction_index.begin_rebuild(snapshot_offset)
+        return self._run(file, checked_from)
+
+    def _run(self, file: File, checked_from: int) -> str:
+        segment = self._segment
+        self._checked_from = checked_from
+        size = file.size
         while segment.size < size:
             self._context.check_interrupt()
             start = segment.size
@@ -547,7 +667,7 @@ class _SegmentScan:
             if leader_epoch > self.last_epoch:
                 self._begin_epoch(leader_epoch, base_offset)
             note_batch(size, last_offset, max_timestamp)
-            if fields[9] >= 0 and last_offset >= self._log_start_offset:
+            if fields[9] >= 0 and last_offset >= self._producers_from:
                 self._note_producer(BatchHeader._make(fields), block[at : at + size])
             self.next_offset = next_offset = last_offset + 1
             at += size

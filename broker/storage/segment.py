@@ -335,12 +335,16 @@ class Segment:
 
     def write_pending(self) -> None:
         """Bring the files up to date for other readers: index entries written, zeros cut."""
+        self.write_entries()
+        if self._records is not None:
+            self._records.file.trim()
+
+    def write_entries(self) -> None:
+        """The index entries that wait in memory."""
         if self._offset_index is not None:
             self._offset_index.flush()
         if self._time_index is not None:
             self._time_index.flush()
-        if self._records is not None:
-            self._records.file.trim()
 
     def seal(self) -> None:
         """No more appends: note the largest timestamp, by which retention goes, and trim.
@@ -384,6 +388,17 @@ class Segment:
         self.offset_of_max_timestamp = self.base_offset
         self.offset_index.begin_rebuild()
         self.time_index.begin_rebuild()
+
+    def resume_rebuild(self, place: BatchPlace, offset_entries: int, time_entries: int) -> None:
+        """As ``begin_rebuild``, but what lies before the end of the indexed batch at ``place`` is
+        known, and the first entries of both indexes are right: the last ones are that batch's."""
+        self.size = place.position + place.size
+        self._bytes_since_entry = place.size
+        self.first_timestamp = UNKNOWN
+        self.offset_index.begin_rebuild(offset_entries)
+        self.time_index.begin_rebuild(time_entries)
+        waiting(self.time_index.load_newest)
+        self.max_timestamp, self.offset_of_max_timestamp = self.time_index.last()
 
     def finish_rebuild(self) -> bool:
         """Bring the index files in line with the batches that were noted; were they not?"""

@@ -1,8 +1,8 @@
 """The producer snapshots of one partition on disk: ``<offset>.snapshot``.
 
 One is written when a segment is rolled (as of the new base offset), at a clean stop and now and
-then with a flush. They are derived from the log and carry a sum, so a damaged or a missing one
-only costs reading more of the log.
+then amid a long segment, so that recovery after a kill need not read all of it. They are derived
+from the log and carry a sum, so a damaged or a missing one only costs reading more of the log.
 """
 
 from __future__ import annotations
@@ -56,6 +56,11 @@ class SnapshotFiles:
             except (CorruptSnapshot, FileNotFoundError):
                 self._remove(offset)
         return None
+
+    def drop(self, offset: int) -> None:
+        """The one at ``offset``, if there is one."""
+        if offset in self._offsets:
+            self._remove(offset)
 
     def drop_above(self, offset: int) -> None:
         """They tell of batches that are no longer there."""

@@ -166,10 +166,24 @@ class SparseIndex:
         self.count = count
         self.newest = None
 
-    def begin_rebuild(self) -> None:
-        """Recovery adds all entries anew; the file keeps what it has until it is through."""
+    def sound_prefix(self) -> tuple[array[int], array[int]]:
+        """Keys and values in the file, as far as they rise as they must. Waits for the disk."""
+        keys, values = array(self.KEY_CODE), array("I")
+        data = self.file.pread(self.count * self.ENTRY.size, 0) if self.count else b""
+        last_key = last_value = -1
+        for key, value in self.ENTRY.iter_unpack(data):
+            if key <= last_key or value < last_value:
+                break
+            keys.append(key)
+            values.append(value)
+            last_key, last_value = key, value
+        return keys, values
+
+    def begin_rebuild(self, kept: int = 0) -> None:
+        """Recovery adds all entries behind the first ``kept`` anew; the file keeps what it has until
+        it is through."""
         self._is_rebuilding = True
-        self.count = self._written = self._tail_start = 0
+        self.count = self._written = self._tail_start = kept
         self._keys = array(self.KEY_CODE)
         self._values = array("I")
         self.newest = None
@@ -184,17 +198,18 @@ class SparseIndex:
         if self._file is None and not self.count:
             return False
         entry, file = self.ENTRY, self.file
+        start = self._tail_start * entry.size
         wanted = b"".join(map(entry.pack, self._keys, self._values))
-        kept = 0
-        found = file.pread(file.size, 0)
+        same = 0
+        found = file.pread(file.size - start, start)
         while (
-            kept < len(wanted)
-            and found[kept : kept + entry.size] == (wanted[kept : kept + entry.size])
+            same < len(wanted)
+            and found[same : same + entry.size] == (wanted[same : same + entry.size])
         ):
-            kept += entry.size
-        self._written = kept // entry.size
-        if file.size > kept:
-            file.truncate(kept)
+            same += entry.size
+        self._written = (start + same) // entry.size
+        if file.size > start + same:
+            file.truncate(start + same)
         self.flush()
         self._shorten_tail()
         return found != wanted

@@ -10,7 +10,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from broker.storage.cold import peek
+from broker.storage.cold import peek, waiting
 from broker.storage.filesystem import File, FileSystem
 
 ENTRY: Final = Struct(">hqqqq")
@@ -97,9 +97,11 @@ class TransactionIndex:
             self.file.truncate(count * ENTRY.size)
             self.size = count * ENTRY.size
 
-    def begin_rebuild(self) -> None:
-        """Recovery finds all entries anew; the file keeps what it has until it is through."""
-        self._rebuilt = []
+    def begin_rebuild(self, kept_below: int = 0) -> None:
+        """Recovery finds all entries anew whose marker lies at ``kept_below`` or behind it; the file
+        keeps what it has until it is through. Waits for the disk."""
+        kept = waiting(self.entries) if kept_below and self.size else []
+        self._rebuilt = [entry for entry in kept if entry.last_offset < kept_below]
 
     def finish_rebuild(self) -> bool:
         """Bring the file in line, touching only what differs; gives whether anything did."""

@@ -192,6 +192,9 @@ class Run:
         for work in self.manager.checkpoint_work():
             work.run()
 
+    def checkpoint_tail(self) -> None:
+        self.log.checkpoint()
+
     def tick(self) -> None:
         self.clock.monotonic += WINDOW_MS
         for work in self.manager.tick(self.clock.monotonic):
@@ -225,7 +228,7 @@ class Run:
     OPERATIONS = (
         [append] * 60 + [flush] * 8 + [roll] * 3 + [checkpoint] * 5 + [tick] * 3 + [heat] * 3
         + [truncate] * 3 + [delete_records] * 2 + [retain] * 2 + [start_anew] + [delete_topic]
-        + [restart]
+        + [restart] + [checkpoint_tail] * 6
     )  # fmt: skip
 
     # Crashing --------------------------------------------------------------------------------

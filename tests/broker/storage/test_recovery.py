@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import uuid
 from pathlib import Path
 
@@ -12,7 +13,11 @@ import pytest
 from broker.model.error_code import ErrorCode
 from broker.model.errors import CorruptLogError, KafkaError
 from broker.model.ids import TopicPartition
+from broker.records.control import TransactionMarker, build_marker
+from broker.storage import log as log_module
 from broker.storage.log import Log
+from broker.storage.producer_state import ProducerEntry
+from broker.storage.segment import Segment
 from tests.broker.storage.build import (
     NOW_MS,
     TP,
@@ -28,7 +33,8 @@ from tests.broker.storage.build import (
     read_all,
     reopen,
 )
-from tests.broker.storage.check import check_indexes
+from tests.broker.storage.check import check_indexes, check_producers
+from tests.support.faulty_filesystem import FaultyFileSystem, disk_full
 
 SMALL = config(segment_bytes=2000, index_interval_bytes=200)
 
@@ -292,3 +298,191 @@ def test_a_damaged_partition_is_offline_alone(tmp_path: Path) -> None:
     manager.close()
     assert "orders 0 39" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+# From the last checkpoint on
+
+
+LONG = config(segment_bytes=1 << 20, index_interval_bytes=300)
+
+
+def checkpointed(directory: Path, before: int = 200, behind: int = 20) -> Log:
+    """A producer, an open and two ended transactions, leader epochs: all of it before and behind."""
+    log = new_log(directory, LONG)
+    for number in range(before):
+        append(log, batch(2, timestamp=NOW_MS + number), leader_epoch=number // 50)
+    append(log, produced(7, 0), leader_epoch=4)
+    abort(log, producer_id=8)
+    log.checkpoint()
+    append(log, produced(7, 1), leader_epoch=4)
+    abort(log, producer_id=9)
+    for number in range(behind):
+        append(log, batch(2, timestamp=NOW_MS + before + number), leader_epoch=5)
+    append(log, produced(6, 0), leader_epoch=5)
+    return log
+
+
+def produced(producer_id: int, sequence: int, **options: bool) -> bytearray:
+    return batch(producer_id=producer_id, producer_epoch=0, base_sequence=sequence, **options)
+
+
+def abort(log: Log, producer_id: int) -> None:
+    append(log, produced(producer_id, 0, is_transactional=True), leader_epoch=4)
+    marker = TransactionMarker(producer_id, 0, is_commit=False, coordinator_epoch=0)
+    append(log, build_marker(marker, NOW_MS), leader_epoch=4)
+
+
+def kept(log: Log) -> tuple[object, ...]:
+    """All that recovery makes of a log."""
+    log.set_high_watermark(log.log_end_offset)
+    return (
+        log.log_end_offset,
+        log.leader_epochs.entries(),
+        sorted((e.producer_id, e.last_sequence) for e in log.producers.entries.values()),
+        log.first_unstable_offset,
+        [
+            (
+                segment.offset_index.entries(),
+                segment.time_index.entries(),
+                segment.transaction_index.entries(),
+                segment.load_max_timestamp(),
+            )
+            for segment in log.segments
+        ],
+    )
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Last offsets of the batches that recovery goes over."""
+    found: list[int] = []
+    known = Segment.note_batch
+
+    def note(self: Segment, length: int, last_offset: int, max_timestamp: int) -> None:
+        found.append(last_offset)
+        known(self, length, last_offset, max_timestamp)
+
+    monkeypatch.setattr(Segment, "note_batch", note)
+    return found
+
+
+@pytest.mark.parametrize("recovery_point", [0, 300, 410])
+def test_after_a_kill_the_last_segment_is_read_from_its_checkpoint_on(
+    tmp_path: Path, noted: list[int], recovery_point: int
+) -> None:
+    before = checkpointed(tmp_path)
+    checkpoint = max(before._snapshots.offsets)
+    noted.clear()
+    log = reopen(tmp_path, LONG, clean=False, recovery_point=recovery_point)
+    tail = list(noted)
+    assert checkpoint - 10 < tail[0] <= checkpoint
+    noted.clear()
+    whole = reopen(tmp_path, LONG, clean=False, power_was_lost=True)
+    assert len(noted) > 200 > 30 > len(tail)
+    assert kept(log) == kept(whole)
+    check_indexes(log)
+    check_producers(log)
+    assert [entry.producer_id for entry in log.segments.active.transaction_index.entries()] == [
+        8,
+        9,
+    ]
+
+
+@pytest.mark.parametrize("cut", [1, 100, 700])
+def test_a_torn_tail_behind_a_checkpoint_is_cut(tmp_path: Path, cut: int) -> None:
+    checkpointed(tmp_path)
+    (path,) = segments_of(tmp_path)
+    os.truncate(path, path.stat().st_size - cut)
+    log = reopen(tmp_path, LONG, clean=False)
+    assert log.segments.active.size == path.stat().st_size
+    whole = reopen(tmp_path, LONG, clean=False, power_was_lost=True)
+    assert kept(log) == kept(whole)
+    append(log, batch(), leader_epoch=6)
+    check_indexes(log)
+
+
+def test_a_log_that_ends_before_its_checkpoint_is_read_whole(
+    tmp_path: Path, noted: list[int]
+) -> None:
+    before = checkpointed(tmp_path)
+    (path,) = segments_of(tmp_path)
+    place = before.segments.active.find_batch(max(before._snapshots.offsets) - 1)
+    assert place is not None
+    os.truncate(path, place.position)  # its index entry is still before that
+    noted.clear()
+    log = reopen(tmp_path, LONG, clean=False)
+    assert len(noted) >= 200
+    assert kept(log) == kept(reopen(tmp_path, LONG, clean=False, power_was_lost=True))
+    check_producers(log)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot"])
+@pytest.mark.parametrize("damage", ["missing", "zeros", "garbage"])
+def test_a_checkpoint_that_cannot_be_trusted_is_passed_over(
+    tmp_path: Path, noted: list[int], suffix: str, damage: str
+) -> None:
+    checkpointed(tmp_path)
+    (path,) = (tmp_path / str(TP)).glob(f"*{suffix}")
+    size = path.stat().st_size
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(bytes(size) if damage == "zeros" else os.urandom(size))
+    noted.clear()
+    log = reopen(tmp_path, LONG, clean=False)
+    assert len(noted) > 200
+    assert kept(log) == kept(reopen(tmp_path, LONG, clean=False, power_was_lost=True))
+    check_indexes(log)
+    check_producers(log)
+
+
+def test_a_newer_checkpoint_and_a_roll_take_the_place_of_the_last(tmp_path: Path) -> None:
+    log = new_log(tmp_path, LONG)
+    snapshots = []
+    for _ in range(3):
+        fill(log, 10)
+        log.checkpoint()
+        snapshots.append(sorted(path.name for path in (tmp_path / str(TP)).glob("*.snapshot")))
+    assert snapshots == [[f"{offset:020d}.snapshot"] for offset in (10, 20, 30)]
+    fill(log, 5)
+    log.roll(NOW_MS)
+    assert log._snapshots.offsets == [35]
+    log.truncate_to(35)
+    fill(log, 3)
+    log.checkpoint()
+    assert log._snapshots.offsets == [35, 38]
+
+
+def test_a_checkpoint_without_room_changes_nothing() -> None:
+    fs = FaultyFileSystem(random.Random(5))
+    log = new_log("/data", LONG, fs)
+    fill(log, 20)
+    fs.fail_at(1, disk_full)
+    log.checkpoint()
+    assert log._snapshots.offsets == []
+    fill(log, 20)
+    log.checkpoint()
+    assert log._snapshots.offsets == [40]
+    assert reopen("/data", LONG, clean=False, fs=fs.after_kill()).log_end_offset == 40
+
+
+def test_logs_that_grew_are_checkpointed_by_the_tick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_module, "CHECKPOINT_BYTES", 5000)
+    manager = open_manager([tmp_path], LONG)
+    topic_partitions = [TopicPartition("orders", index) for index in range(20)]
+    for index, topic_partition in enumerate(topic_partitions):
+        log = manager.get_or_create(topic_partition, None, LONG)
+        fill(log, 40 if index % 2 else 10)
+    for second in range(10):
+        manager.tick(1_000_000 + 1000 * second)
+    for index, topic_partition in enumerate(topic_partitions):
+        assert manager.logs[topic_partition]._snapshots.offsets == ([40] if index % 2 else [])
+    log = manager.logs[topic_partitions[1]]
+    fill(log, 10)
+    assert not log.is_checkpoint_due
+    fill(log, 30)
+    assert log.is_checkpoint_due
+    log.producers.entries.update({number: ProducerEntry(number, 0) for number in range(2000)})
+    assert not log.is_checkpoint_due  # their snapshot costs more
