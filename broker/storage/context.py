@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from broker.storage.filesystem import FileSystem
 from broker.storage.layout import DELETED_SUFFIX, SEGMENT_SUFFIXES
 from broker.storage.segment import Segment, SegmentCache
+from broker.storage.shared_files import SharedFiles
 
 if TYPE_CHECKING:
     from broker.storage.log import Log
@@ -83,6 +84,7 @@ class StorageContext:
         "is_interrupted",
         "log_dir",
         "producer_id_expiration_ms",
+        "shared",
         "touched",
     )
 
@@ -97,6 +99,7 @@ class StorageContext:
     ) -> None:
         self.fs = fs
         self.log_dir = log_dir
+        self.shared = SharedFiles(fs)
         self.cache = cache or SegmentCache()
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.hot_tails = hot_tails or HotTails(0)

@@ -133,6 +133,10 @@ class FileSystem(Protocol):
 
     def rename(self, source: str, target: str) -> None: ...
 
+    def link(self, source: str, target: str) -> bool:
+        """Give the file a second name, which must be free; False where that is not possible."""
+        ...
+
     def remove(self, path: str) -> None:
         """Remove a file; one that is gone already is no error."""
         ...
@@ -574,6 +578,13 @@ class RealFileSystem:
             os.replace(source, target)
         except OSError as error:
             raise _full_disk(error) from error
+
+    def link(self, source: str, target: str) -> bool:
+        try:
+            os.link(source, target, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
 
     def remove(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):

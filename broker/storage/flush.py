@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from broker.storage.checkpoints import encode_epochs
-from broker.storage.filesystem import File, FileSystem, replace_file
+from broker.storage.filesystem import File, FileSystem
 from broker.storage.layout import LEADER_EPOCH_CHECKPOINT
+from broker.storage.shared_files import SharedFiles
 
 if TYPE_CHECKING:
     from broker.storage.log import Log
@@ -79,6 +80,7 @@ class FlushNeeded:
         "_epochs",
         "_files",
         "_fs",
+        "_shared",
         "cut_count",
         "directories",
         "end_offset",
@@ -93,6 +95,7 @@ class FlushNeeded:
         self,
         log: Log,
         fs: FileSystem,
+        shared: SharedFiles,
         end_offset: int,
         active_files: list[File],
         unsynced: Unsynced,
@@ -112,6 +115,7 @@ class FlushNeeded:
         self.cut_count = cut_count
         self.is_group_commit = is_group_commit
         self._fs = fs
+        self._shared = shared
         self._files = list(active_files)
         for segment in self.sealed:
             self._files += segment.open_files()
@@ -140,7 +144,7 @@ class FlushNeeded:
         with epochs.writing:
             if epochs.written_version <= self.epochs_version:
                 path = f"{self.log.directory}/{LEADER_EPOCH_CHECKPOINT}"
-                replace_file(self._fs, path, encode_epochs(self._epochs), sync=sync)
+                self._shared.replace(path, encode_epochs(self._epochs), sync=sync)
                 epochs.written_version = self.epochs_version
 
     def release(self) -> None:

@@ -42,7 +42,7 @@ from broker.storage.append_info import AppendInfo
 from broker.storage.checkpoints import encode_epochs, encode_partition_metadata
 from broker.storage.cold import ColdRead, PagesCold
 from broker.storage.context import DoomedSegments, StorageContext
-from broker.storage.filesystem import File, replace_file
+from broker.storage.filesystem import File
 from broker.storage.flush import FlushNeeded, Unsynced
 from broker.storage.layout import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from broker.storage.leader_epochs import LeaderEpochs
@@ -265,7 +265,7 @@ class Log:
         """Note whose partition this is; it reaches the disk with the next flush."""
         self.topic_id = topic_id
         path = f"{self.directory}/{PARTITION_METADATA}"
-        replace_file(self._context.fs, path, encode_partition_metadata(topic_id), sync=False)
+        self._context.shared.replace(path, encode_partition_metadata(topic_id), sync=False)
         self._unsynced.note_file(path)
         self._unsynced.note_directory(self.directory)
 
@@ -504,7 +504,7 @@ class Log:
         with epochs.writing:
             if epochs.written_version != epochs.version:
                 path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
-                replace_file(self._context.fs, path, encode_epochs(epochs.entries()), sync=False)
+                self._context.shared.replace(path, encode_epochs(epochs.entries()), sync=False)
                 epochs.written_version = epochs.version
 
     def _drop_checkpoint(self) -> None:
@@ -595,6 +595,7 @@ class Log:
         return FlushNeeded(
             self,
             self._context.fs,
+            self._context.shared,
             end_offset,
             files,
             self._unsynced,
@@ -854,7 +855,7 @@ class Log:
         epochs = self.leader_epochs
         if epochs.is_dirty:
             path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
-            replace_file(self._context.fs, path, encode_epochs(epochs.entries()), sync=False)
+            self._context.shared.replace(path, encode_epochs(epochs.entries()), sync=False)
 
     def on_all_synced(self) -> None:
         """Everything that was written, whoever wrote it, is on disk."""

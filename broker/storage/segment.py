@@ -93,6 +93,7 @@ class Segment:
         "_time_index",
         "_transaction_index",
         "_transaction_index_size",
+        "_waiting_entries",
         "_was_repaired",
         "base_offset",
         "changed_ms",
@@ -149,6 +150,8 @@ class Segment:
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._transaction_index: TransactionIndex | None = None
+        #: Of the active segment at rest: packed entries of both indexes that have no file yet.
+        self._waiting_entries: tuple[bytes, bytes] | None = None
 
     def __repr__(self) -> str:
         return f"Segment({self.path(LOG_SUFFIX)}, size={self.size})"
@@ -168,10 +171,24 @@ class Segment:
         self.max_timestamp = NO_TIMESTAMP
         self.first_timestamp = NO_TIMESTAMP
 
-    def _new_index(self, kind: type[Index], suffix: str, *, is_new: bool = False) -> Index:
-        return kind(
-            self._fs, self.path(suffix), self.base_offset, self._max_index_bytes, is_new=is_new
+    def _new_index(
+        self, kind: type[Index], suffix: str, *, is_new: bool = False, waiting: bytes = b""
+    ) -> Index:
+        path = self.path(suffix)
+        limit = self._max_index_bytes
+        return kind(self._fs, path, self.base_offset, limit, is_new=is_new, waiting=waiting)
+
+    def _wake_indexes(self) -> None:
+        """What ``rest`` kept of them becomes indexes again."""
+        if self._waiting_entries is None:
+            return
+        offsets, times = self._waiting_entries
+        self._waiting_entries = None
+        self._offset_index = self._new_index(
+            OffsetIndex, OFFSET_INDEX_SUFFIX, is_new=True, waiting=offsets
         )
+        self._time_index = self._new_index(TimeIndex, TIME_INDEX_SUFFIX, is_new=True, waiting=times)
+        self._time_index.newest = self._newest_time
 
     @property
     def records(self) -> FileRecords:
@@ -186,6 +203,9 @@ class Segment:
     def offset_index(self) -> OffsetIndex:
         index = self._offset_index
         if index is None:
+            self._wake_indexes()
+            index = self._offset_index
+        if index is None:
             self._touch()
             index = self._offset_index = self._new_index(OffsetIndex, OFFSET_INDEX_SUFFIX)
         return index
@@ -193,6 +213,9 @@ class Segment:
     @property
     def time_index(self) -> TimeIndex:
         index = self._time_index
+        if index is None:
+            self._wake_indexes()
+            index = self._time_index
         if index is None:
             self._touch()
             index = self._time_index = self._new_index(TimeIndex, TIME_INDEX_SUFFIX)
@@ -341,6 +364,7 @@ class Segment:
 
     def write_entries(self) -> None:
         """The index entries that wait in memory."""
+        self._wake_indexes()
         if self._offset_index is not None:
             self._offset_index.flush()
         if self._time_index is not None:
@@ -376,9 +400,25 @@ class Segment:
         self._set_is_index_full()
 
     def rest(self) -> None:
-        """Nobody appended for a while: hold no index and no descriptor."""
-        self.write_pending()
+        """Nobody appended for a while: hold no index and no descriptor.
+
+        The few entries of a small segment stay in memory: two files of a block each would take
+        more room than many a partition's records.
+        """
+        waiting_entries = self._entries_without_files()
+        if waiting_entries is None:
+            self.write_pending()
+        elif self._records is not None:
+            self._records.file.trim()
         self._drop_files()
+        self._waiting_entries = waiting_entries
+
+    def _entries_without_files(self) -> tuple[bytes, bytes] | None:
+        if self._offset_index is None or self._time_index is None:
+            return self._waiting_entries
+        offsets = self._offset_index.waiting_entries()
+        times = self._time_index.waiting_entries()
+        return None if offsets is None or times is None else (offsets, times)
 
     def begin_rebuild(self) -> None:
         """Forget what is known of the bytes: recovery notes every batch anew."""

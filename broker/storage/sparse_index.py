@@ -50,8 +50,16 @@ class SparseIndex:
     )
 
     def __init__(
-        self, fs: FileSystem, path: str, base_offset: int, max_bytes: int, *, is_new: bool = False
+        self,
+        fs: FileSystem,
+        path: str,
+        base_offset: int,
+        max_bytes: int,
+        *,
+        is_new: bool = False,
+        waiting: bytes = b"",
     ) -> None:
+        """``waiting``: what ``waiting_entries`` gave; there is no file yet, then."""
         self._fs = fs
         self.path = path
         self.base_offset = base_offset
@@ -65,6 +73,10 @@ class SparseIndex:
         self._written = self._tail_start = self.count
         self._keys: array[int] = array(self.KEY_CODE)
         self._values: array[int] = array("I")
+        for key, value in self.ENTRY.iter_unpack(waiting):
+            self._keys.append(key)
+            self._values.append(value)
+            self.count += 1
         self._is_rebuilding = False
         #: The last pair, once it is known: appends compare with it and must not wait for it.
         self.newest: tuple[int, int] | None = None
@@ -90,6 +102,12 @@ class SparseIndex:
         self.count += 1
         if self.count - self._written >= PENDING_ENTRIES and not self._is_rebuilding:
             self.flush()
+
+    def waiting_entries(self) -> bytes | None:
+        """All of them, packed, as long as none is in a file; None afterwards."""
+        if self._file is not None:
+            return None
+        return b"".join(map(self.ENTRY.pack, self._keys, self._values))
 
     def flush(self) -> None:
         """Write what waits. After DiskFullError it still waits, and nothing else changed."""

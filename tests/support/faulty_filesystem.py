@@ -344,6 +344,17 @@ class FaultyFileSystem:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
         self.call("rename", lambda: parent.rename(name, new_name))
 
+    def link(self, source: str, target: str) -> bool:
+        parent, name = self._parent(target)
+        try:
+            inode = self._inode(source)
+        except FileNotFoundError:
+            return False
+        if name in parent.entries:
+            return False
+        self.call("link", lambda: parent.add(name, inode))
+        return True
+
     def remove(self, path: str) -> None:
         parent, name = self._parent(path)
         if name in parent.entries:
