@@ -1,9 +1,7 @@
 """Which files of a partition's directory are taken, and how.
 
-A compaction that was interrupted is brought to its end, as Kafka does when it loads a log: a
-``.swap`` segment is whole and replaces what lies in its range of offsets; one at or above a
-``.cleaned`` file belongs to a step that was not finished, and goes. What a clean-up left behind
-(``.deleted``, ``.cleaned``) is not taken.
+A compaction that was interrupted is brought to its end (``storage.interrupted_swap``). What a
+clean-up left behind (``.deleted``, ``.cleaned``) is not taken.
 """
 
 from __future__ import annotations
@@ -14,15 +12,14 @@ from typing import Final, NamedTuple
 
 from broker.adopt.source import PartitionDirectory, SourceFile
 from broker.records.header import HEADER_SIZE, MAGIC, peek_header
+from broker.storage.interrupted_swap import finished_swap
 from broker.storage.layout import (
-    CLEANED_SUFFIX,
     INDEX_SUFFIXES,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     PARTITION_METADATA,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
-    SWAP_SUFFIX,
     parse_segment_file_name,
 )
 
@@ -94,38 +91,8 @@ def _first_rescanned(files: Mapping[str, SourceFile], is_clean: bool, recovery_p
 
 
 def finished_compaction(path: Path, names: Iterable[str]) -> tuple[dict[str, str], set[str]]:
-    """(final name to ``.swap`` name, names that the swaps replace or that were never finished).
-
-    Carried out in this order, removals first, it may be interrupted and asked for again.
-    """
-    names = list(names)
-    swaps: dict[str, int] = {}
-    cleaned: list[int] = []
-    for name in names:
-        parsed = parse_segment_file_name(name)
-        if parsed is None:
-            continue
-        if name.endswith(SWAP_SUFFIX):
-            swaps[name] = parsed[0]
-        elif name.endswith(CLEANED_SUFFIX):
-            cleaned.append(parsed[0])
-    if not swaps:
-        return {}, set()
-    unfinished = min(cleaned, default=1 << 63)
-    drop = {name for name, base_offset in swaps.items() if base_offset >= unfinished}
-    finish = {name.removesuffix(SWAP_SUFFIX): name for name in swaps if name not in drop}
-    ranges = [
-        (swaps[swap], _end_offset(path / swap, swaps[swap]))
-        for name, swap in finish.items()
-        if name.endswith(LOG_SUFFIX)
-    ]
-    if ranges:
-        start, end = min(first for first, _ in ranges), max(last for _, last in ranges)
-        for name in names:
-            parsed = parse_segment_file_name(name)
-            if parsed is not None and parsed[1] in SEGMENT_SUFFIXES and start <= parsed[0] < end:
-                drop.add(name)
-    return finish, drop
+    """``finished_swap`` of the files in ``path``."""
+    return finished_swap(names, lambda name, base_offset: _end_offset(path / name, base_offset))
 
 
 def _end_offset(path: Path, base_offset: int) -> int:

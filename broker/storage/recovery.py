@@ -43,8 +43,9 @@ from broker.records.header import (
 from broker.storage.checkpoints import parse_epochs, parse_partition_metadata
 from broker.storage.cold import waiting
 from broker.storage.context import StorageContext
-from broker.storage.file_records import BatchPlace
+from broker.storage.file_records import BatchPlace, FileRecords
 from broker.storage.filesystem import DirectoryEntry, File
+from broker.storage.interrupted_swap import finished_swap
 from broker.storage.layout import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -53,6 +54,7 @@ from broker.storage.layout import (
     OFFSET_INDEX_SUFFIX,
     PARTITION_METADATA,
     SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
@@ -227,7 +229,11 @@ class _Loader:
     # Files -----------------------------------------------------------------------------------
 
     def _list_files(self) -> None:
-        for entry in self._fs.list_directory(self._directory):
+        entries = self._fs.list_directory(self._directory)
+        if any(entry.name.endswith(SWAP_SUFFIX) for entry in entries):
+            self._finish_swap(entries)
+            entries = self._fs.list_directory(self._directory)
+        for entry in entries:
             if entry.is_directory:
                 continue
             if entry.name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
@@ -245,6 +251,26 @@ class _Loader:
                 self._remove_name(segment_file_name(base_offset, suffix))
         self._segments = [self._segment(base_offset) for base_offset in sorted(logs)]
         self._snapshots = SnapshotFiles(self._fs, self._directory, offsets.get(SNAPSHOT_SUFFIX, []))
+
+    def _finish_swap(self, entries: list[DirectoryEntry]) -> None:
+        sizes = {entry.name: entry.size for entry in entries}
+
+        def end_offset(name: str, base_offset: int) -> int:
+            file = self._fs.open(f"{self._directory}/{name}", size=sizes[name])
+            try:
+                end = base_offset
+                for place in FileRecords(file).walk_waiting(0, file.size):
+                    end = place.last_offset + 1
+            finally:
+                file.close()
+            return end
+
+        finish, drop = finished_swap(sizes, end_offset)
+        for name in sorted(drop):
+            self._remove_name(name)
+        for name, swap in sorted(finish.items()):
+            self._fs.rename(f"{self._directory}/{swap}", f"{self._directory}/{name}")
+        self._has_changed_names = True
 
     def _remove_name(self, name: str) -> None:
         self._fs.remove(f"{self._directory}/{name}")

@@ -258,6 +258,45 @@ def test_leftovers_of_an_interrupted_run_are_swept_away(tmp_path: Path) -> None:
     assert "00000000000000000005.snapshot" not in names
 
 
+@pytest.mark.parametrize("is_clean", [False, True])
+@pytest.mark.parametrize("renamed", [0, 1, 2])
+def test_a_compaction_that_was_interrupted_is_brought_to_its_end(
+    tmp_path: Path, renamed: int, is_clean: bool
+) -> None:
+    """Two segments became one; Kafka was killed while it swapped the files."""
+    compacted = config(
+        segment_bytes=2000, index_interval_bytes=200, cleanup_policy=frozenset({"compact"})
+    )
+    filled(tmp_path).close()
+    first, second = segments_of(tmp_path)[:2]
+    kept_batches = first.read_bytes()[: first.stat().st_size // 11 * 3] + second.read_bytes()
+    swapped = [first.with_name(first.name + ".swap"), first.with_suffix(".index.swap")]
+    swapped[0].write_bytes(kept_batches)
+    swapped[1].write_bytes(b"")
+    if renamed:
+        # What is replaced goes first.
+        first.unlink()
+        second.unlink()
+    for path in swapped[:renamed]:
+        path.rename(path.with_name(path.name.removesuffix(".swap")))
+    log = reopen(tmp_path, compacted, clean=is_clean)
+    assert bases(log) == [0, 1, 2, *range(11, 40)]
+    check_indexes(log)
+    names = {path.name for path in (tmp_path / str(TP)).iterdir()}
+    assert not any(name.endswith(".swap") for name in names)
+    assert second.name not in names
+
+
+def test_a_swap_beside_files_that_were_not_finished_is_undone(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    first, second = segments_of(tmp_path)[:2]
+    second.with_name(second.name + ".swap").write_bytes(second.read_bytes())
+    first.with_name(first.name + ".cleaned").write_bytes(b"half")
+    log = reopen(tmp_path, SMALL, clean=True)
+    assert bases(log) == list(range(40))
+    assert not list((tmp_path / str(TP)).glob("*.swap"))
+
+
 def test_a_damaged_snapshot_costs_only_reading_more(tmp_path: Path) -> None:
     log = new_log(tmp_path, SMALL)
     for sequence in range(40):
