@@ -50,7 +50,7 @@ HOT_MODULES: Final = {
     "server": ("connection", "context", "dispatcher", "send_queue"),
     "server/handlers": ("fetch", "produce"),
 }
-_ROOT: Final = Path(__file__).resolve().parents[2]
+_BROKER: Final = Path(__file__).resolve().parents[1]
 
 
 class CannotCompile(Exception):
@@ -100,12 +100,18 @@ def _build() -> None:
     digest = source_digest()
     BUILD_DIRECTORY.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=BUILD_DIRECTORY.parent) as work:
+        # A copy: an edit meanwhile does not mix, and beside an installed broker lie all packages,
+        # which mypy would take for sources.
+        sources = Path(work, "sources")
+        shutil.copytree(
+            _BROKER, sources / "broker", ignore=shutil.ignore_patterns("__pycache__", "build")
+        )
         log = Path(work, "log.txt")
         with log.open("wb") as output:
             # A process of its own: mypyc writes to the working directory and ends with exit().
             status = subprocess.run(  # noqa: S603
-                [sys.executable, "-c", "from broker.compiled.build import run; run()", work],
-                cwd=_ROOT,
+                [sys.executable, "-P", "-c", "from broker.compiled.build import run; run()", work],
+                cwd=sources,
                 env={**os.environ, "MYPY_CACHE_DIR": os.path.join(work, "cache")},
                 stdout=output,
                 stderr=subprocess.STDOUT,
