@@ -99,9 +99,9 @@ def _check_tools() -> None:
 def _build() -> None:
     digest = source_digest()
     BUILD_DIRECTORY.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=BUILD_DIRECTORY.parent) as work:
-        # A copy: an edit meanwhile does not mix, and beside an installed broker lie all packages,
-        # which mypy would take for sources.
+    with tempfile.TemporaryDirectory(prefix="odradek-") as work:
+        # A copy, away from all packages: mypy would take those beside an installed broker for
+        # sources too, and an edit meanwhile shall not mix.
         sources = Path(work, "sources")
         shutil.copytree(
             _BROKER, sources / "broker", ignore=shutil.ignore_patterns("__pycache__", "build")
@@ -127,9 +127,19 @@ def _build() -> None:
         shared = next(name for name in modules if name.endswith("__mypyc"))
         manifest = Manifest(digest, shared, modules)
         Path(made, MANIFEST).write_text(json.dumps(asdict(manifest), indent=1), encoding="utf-8")
-        shutil.rmtree(BUILD_DIRECTORY, ignore_errors=True)
+        _replace(BUILD_DIRECTORY, made)
+
+
+def _replace(directory: Path, made: Path) -> None:
+    """Put what was made in its place: whole, wherever this is cut off."""
+    new = Path(tempfile.mkdtemp(prefix="new-", dir=directory.parent))
+    try:
+        shutil.copytree(made, new, dirs_exist_ok=True)
+        shutil.rmtree(directory, ignore_errors=True)
         with contextlib.suppress(FileExistsError):  # another build was quicker
-            made.rename(BUILD_DIRECTORY)
+            new.rename(directory)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
 
 
 def _modules_in(directory: Path) -> Iterator[tuple[str, str]]:
