@@ -20,6 +20,7 @@ from pathlib import Path
 
 from appliance.output import format_size
 from appliance.supervisor import serve_lock
+from broker import compiled
 from dashboard import probe
 
 MIN_PYTHON = (3, 11)
@@ -172,6 +173,18 @@ def _held_by(directory: Path) -> str:
         return f"held by `odradek serve`, process {holder.get('pid', 'unknown')}"
     broker = serve_lock.find_broker(directory)
     return "not in use" if broker is None else f"held by a broker alone, process {broker}"
+
+
+def check_hot_path() -> Check:
+    """Whether a broker started here runs compiled (decision 8)."""
+    problem = compiled.why_not()
+    if problem is None:
+        return Check("hot path", Verdict.OK, "compiled")
+    return Check(
+        "hot path",
+        Verdict.INFO,
+        f"interpreted ({problem}), which is slower; `python -m broker.compiled.build` compiles it",
+    )
 
 
 def check_disk(directory: Path) -> Check:

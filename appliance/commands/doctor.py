@@ -50,6 +50,7 @@ def doctor(session: Session, data: Path, listen: str) -> int:
     found = [
         checks.check_python(),
         checks.check_data_directory(data.absolute()),
+        checks.check_hot_path(),
         checks.check_disk(data),
         checks.check_file_system(data),
         checks.check_port(probe.split_address(listen), bind_problem),

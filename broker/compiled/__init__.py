@@ -89,7 +89,8 @@ def install() -> str | None:
     return reason
 
 
-def _install() -> str | None:
+def why_not() -> str | None:
+    """Why a broker would run its sources interpreted; None when it would not."""
     if os.environ.get(SWITCH) == "0":
         return f"{SWITCH}=0"
     manifest = _manifest()
@@ -97,6 +98,14 @@ def _install() -> str | None:
         return "not built"
     if manifest.digest != source_digest():
         return "built from other sources"
+    return None
+
+
+def _install() -> str | None:
+    problem = why_not()
+    manifest = _manifest()
+    if problem is not None or manifest is None:
+        return problem
     files = {name: BUILD_DIRECTORY / file for name, file in manifest.modules.items()}
     finder = CompiledFinder(files)
     sys.meta_path.insert(0, finder)

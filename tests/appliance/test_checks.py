@@ -9,6 +9,7 @@ from appliance import checks
 from appliance.checks import Verdict
 from appliance.commands.serve import bind_problem
 from appliance.supervisor.serve_lock import ServeLock
+from broker import compiled
 
 MOUNTS = """\
 22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw
@@ -44,6 +45,15 @@ def test_the_innermost_mount_decides(path: str, kind: str) -> None:
 )
 def test_java_versions(text: str, major: int | None) -> None:
     assert checks.java_major(text) == major
+
+
+def test_an_interpreted_hot_path_is_told_and_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "why_not", lambda: "not built")
+    found = checks.check_hot_path()
+    assert found.verdict is Verdict.INFO
+    assert "interpreted (not built)" in found.detail
+    monkeypatch.setattr(compiled, "why_not", lambda: None)
+    assert checks.check_hot_path().verdict is Verdict.OK
 
 
 def test_a_missing_java_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
