@@ -125,6 +125,19 @@ class BrokerConfig:
     producer_id_expiration_check_interval_ms: int
     transaction_max_timeout_ms: int
 
+    group_initial_rebalance_delay_ms: int
+    group_max_size: int
+    group_max_session_timeout_ms: int
+    group_min_session_timeout_ms: int
+    offset_metadata_max_bytes: int
+    offsets_commit_timeout_ms: int
+    offsets_retention_check_interval_ms: int
+    offsets_retention_minutes: int
+    offsets_topic_compression_codec: int
+    offsets_topic_num_partitions: int
+    offsets_topic_replication_factor: int
+    offsets_topic_segment_bytes: int
+
     replica_lag_time_max_ms: int
     replica_fetch_max_bytes: int
     replica_fetch_min_bytes: int

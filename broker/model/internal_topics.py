@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-INTERNAL_TOPICS: Final = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
-)
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+
+INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, "__transaction_state", "__share_group_state"})
 
 
 def is_internal(name: str) -> bool:

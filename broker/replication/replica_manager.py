@@ -224,6 +224,12 @@ class ReplicaManager:
             header = peek_header(batch)
         return self._append_now(partition, batch, header, now_ms)
 
+    def append_own(
+        self, partition: Partition, batch: memoryview, header: BatchHeader, now_ms: int
+    ) -> AppendInfo:
+        """Append a batch that this broker made itself: its records need no look. Errors are raised."""
+        return self._append_now(partition, batch, header, now_ms)
+
     def append_later(
         self,
         partition: Partition,

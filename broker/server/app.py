@@ -36,6 +36,7 @@ from broker.server.background import Threads
 from broker.server.commands import COMMANDS
 from broker.server.connection import Connection
 from broker.server.control import ControlSocket
+from broker.server.coordination import Coordination
 from broker.server.data_directory import (
     DataDirectoryLock,
     find_identity,
@@ -113,6 +114,7 @@ class Broker:
         self.listeners: list[Listener] = []
         self.hosting = Hosting(self)
         self.maintenance = Maintenance(self)
+        self.coordination = Coordination(self)
         self.control = ControlSocket(self, data_directory, COMMANDS)
         self.is_ready = False
         self.stop_requested = asyncio.Event()
@@ -171,6 +173,7 @@ class Broker:
         self.hosting.load(self.image, may_delete=not identity.is_new)
         await self._sync_recovered()
         self._check_stop()
+        self.coordination.start()
         schema.preload()
         self._listen()
         self.watchdog.start()
@@ -281,6 +284,7 @@ class Broker:
         for listener in self.listeners:
             listener.stop_accepting()
         self.maintenance.stop()
+        self.coordination.stop()
         self.watchdog.stop()
         await self._drain()
         for listener in self.listeners:
@@ -372,6 +376,7 @@ class Broker:
     def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
         if self.is_hosting:
             self.hosting.on_image(old, new)
+            self.coordination.on_image(new)
 
     def _post(self, callback: Callable[[], None]) -> None:
         self.loop.call_soon(callback)

@@ -106,6 +106,7 @@ class Maintenance:
         if now_ms >= self._next_retention_ms and not self._is_cleaning:
             self._next_retention_ms = now_ms + self._retention_interval_ms
             broker.tasks.spawn(self._retain(), "retention")
+        broker.coordination.tick(now_ms)
         if now_ms >= self._next_expiry_ms:
             self._next_expiry_ms = now_ms + self._expiry_interval_ms
             self._expire_producers()

@@ -182,12 +182,14 @@ KEYS = (
         INT,
         "3000",
         "How long a new classic group waits for more members before its first rebalance.",
+        has_effect=True,
     ),
     ConfigKey(
         "group.max.session.timeout.ms",
         INT,
         "1800000",
         "Longest session timeout that a member of a classic group may ask for.",
+        has_effect=True,
     ),
     ConfigKey(
         "group.max.size",
@@ -195,12 +197,14 @@ KEYS = (
         "2147483647",
         "Most members of a classic group.",
         Range(1),
+        has_effect=True,
     ),
     ConfigKey(
         "group.min.session.timeout.ms",
         INT,
         "6000",
         "Shortest session timeout that a member of a classic group may ask for.",
+        has_effect=True,
     ),
     ConfigKey(
         "group.share.assignment.interval.ms",
@@ -548,6 +552,7 @@ KEYS = (
         "4096",
         "Longest text that a client may store with a committed offset.",
         importance=HIGH,
+        has_effect=True,
     ),
     ConfigKey(
         "offsets.commit.timeout.ms",
@@ -556,6 +561,7 @@ KEYS = (
         "How long a commit of offsets waits for its replicas.",
         Range(1),
         importance=HIGH,
+        has_effect=True,
     ),
     ConfigKey(
         "offsets.load.buffer.size",
@@ -572,6 +578,7 @@ KEYS = (
         "How often expired offsets are looked for.",
         Range(1),
         importance=HIGH,
+        has_effect=True,
     ),
     ConfigKey(
         "offsets.retention.minutes",
@@ -580,6 +587,7 @@ KEYS = (
         "How long offsets are kept once their group is empty.",
         Range(1),
         importance=HIGH,
+        has_effect=True,
     ),
     ConfigKey(
         "offsets.topic.compression.codec",
@@ -587,6 +595,7 @@ KEYS = (
         "0",
         "Codec of the offsets topic, by its number.",
         importance=HIGH,
+        has_effect=True,
     ),
     ConfigKey(
         "offsets.topic.num.partitions",
@@ -595,6 +604,7 @@ KEYS = (
         "Partitions of the offsets topic.",
         Range(1),
         importance=HIGH,
+        has_effect=True,
     ),
     ConfigKey(
         "offsets.topic.replication.factor",
@@ -603,6 +613,7 @@ KEYS = (
         "Replicas of the offsets topic.",
         Range(1),
         importance=HIGH,
+        has_effect=True,
     ),
     ConfigKey(
         "offsets.topic.segment.bytes",
@@ -611,6 +622,7 @@ KEYS = (
         "Segment size of the offsets topic.",
         Range(1),
         importance=HIGH,
+        has_effect=True,
     ),
     ConfigKey(
         "share.coordinator.append.linger.ms",

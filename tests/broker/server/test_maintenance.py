@@ -55,6 +55,7 @@ class MaintainedWorld(World):
             ),
             tasks=SimpleNamespace(spawn=self.spawn),
             dispatcher=SimpleNamespace(request_counts={}),
+            coordination=SimpleNamespace(tick=lambda now_ms: None),
             image=SimpleNamespace(version=0),
         )
         self.maintenance = Maintenance(self.broker)

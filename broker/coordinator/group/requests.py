@@ -1,0 +1,157 @@
+"""What group handlers ask and are told: plain values, free of any wire format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from broker.model.error_code import ErrorCode
+from broker.model.ids import ZERO_TOPIC_ID, TopicId
+
+#: A member without an id yet.
+UNKNOWN_MEMBER_ID = ""
+NO_GENERATION = -1
+NO_OFFSET = -1
+
+
+class Protocol(NamedTuple):
+    """A way of assigning that a member offers, and what it tells the group's leader about itself."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(slots=True)
+class JoinRequest:
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    protocol_type: str
+    protocols: tuple[Protocol, ...]
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    client_id: str
+    client_host: str
+    #: KIP-394: a new dynamic member is told its id first, and joins with it.
+    must_know_member_id: bool
+    #: KIP-814: a static leader that comes back can be told that the assignment stands.
+    can_skip_assignment: bool
+
+
+class JoinedMember(NamedTuple):
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(slots=True)
+class JoinAnswer:
+    error: ErrorCode
+    member_id: str = UNKNOWN_MEMBER_ID
+    generation_id: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str = ""
+    must_skip_assignment: bool = False
+    #: Only told to the leader.
+    members: Sequence[JoinedMember] = ()
+
+
+@dataclass(slots=True)
+class SyncRequest:
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    #: From the leader only: (member id, its assignment).
+    assignments: Sequence[tuple[str, bytes]]
+
+
+@dataclass(slots=True)
+class SyncAnswer:
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+AnswerJoin = Callable[[JoinAnswer], None]
+AnswerSync = Callable[[SyncAnswer], None]
+
+
+class LeavingMember(NamedTuple):
+    member_id: str
+    group_instance_id: str | None
+
+
+class CommittedPartition(NamedTuple):
+    topic: str
+    topic_id: TopicId
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str | None
+
+
+@dataclass(slots=True)
+class CommitRequest:
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    generation_id: int
+    #: None: the broker's own retention.
+    retention_ms: int | None
+    partitions: Sequence[CommittedPartition]
+    #: From OffsetCommit 9 on clients know GROUP_ID_NOT_FOUND.
+    knows_missing_groups: bool
+
+
+class AskedTopic(NamedTuple):
+    """``topic_id`` zero: asked by name."""
+
+    topic: str
+    topic_id: TopicId
+    partitions: Sequence[int]
+
+
+class FetchedOffset(NamedTuple):
+    partition: int
+    error: ErrorCode = ErrorCode.NONE
+    offset: int = NO_OFFSET
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class FetchedTopic(NamedTuple):
+    topic: str
+    offsets: Sequence[FetchedOffset]
+    topic_id: TopicId = ZERO_TOPIC_ID
+
+
+class ListedGroup(NamedTuple):
+    group_id: str
+    protocol_type: str
+    state: str
+
+
+class DescribedMember(NamedTuple):
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(slots=True)
+class DescribedGroup:
+    group_id: str
+    state: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    protocol_type: str = ""
+    protocol_name: str = ""
+    members: Sequence[DescribedMember] = ()

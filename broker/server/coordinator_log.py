@@ -1,0 +1,183 @@
+"""A coordinator's log: a partition of an internal topic, written by the broker itself, and read back.
+
+``LoadingLog`` gives what is in it, batch by batch; the bytes are read (and decompressed) in threads,
+the records are looked at in turns of the loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from broker.coordinator.result import CoordinatorRecord
+from broker.model.error_code import ErrorCode
+from broker.model.errors import KafkaError
+from broker.records.batch import iter_payload
+from broker.records.builder import build_batch
+from broker.records.compression import Codec, decompress
+from broker.records.control import parse_marker
+from broker.records.header import HEADER_SIZE, BatchHeader, MalformedBatch, peek_header
+from broker.records.record import Record
+from broker.records.validation import check_header
+from broker.replication.delayed import DelayedProduce
+from broker.server.tasks import Turn
+from broker.storage.cold import ColdRead
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.coordinator.runtime import Shard
+    from broker.model.file_region import FileRegion
+    from broker.replication.partition import Partition
+    from broker.server.app import Broker
+
+logger = logging.getLogger(__name__)
+
+#: Read at a time while loading; a larger batch is read whole.
+LOAD_BYTES: Final = 256 * 1024
+#: A batch of an internal topic decompresses to this at most.
+MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
+#: Our own batches are checked like those of a client that speaks this version of Produce.
+PRODUCE_VERSION: Final = 9
+
+
+class CoordinatorLog:
+    """Implements ``coordinator.ports.PartitionLog``."""
+
+    def __init__(self, broker: Broker, partition: Partition) -> None:
+        self._broker = broker
+        self.partition = partition
+
+    @property
+    def max_batch_bytes(self) -> int:
+        return self.partition.rules.max_message_bytes
+
+    def append(self, records: Sequence[CoordinatorRecord]) -> int:
+        partition = self.partition
+        if partition.is_closed:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        broker = self._broker
+        now_ms = broker.clock.wall_ms()
+        batch = build_batch(
+            [Record(index, now_ms, *record) for index, record in enumerate(records)],
+            codec=Codec(broker.config.offsets_topic_compression_codec),
+        )
+        view = memoryview(batch)
+        header = check_header(view, partition.rules, now_ms, PRODUCE_VERSION)
+        return broker.replicas.append_own(partition, view, header, now_ms).base_offset
+
+    def when_committed(self, done: Callable[[ErrorCode], None]) -> None:
+        partition = self.partition
+        end_offset = partition.log.log_end_offset
+        if partition.is_closed:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif partition.high_watermark >= end_offset:
+            done(ErrorCode.NONE)
+        else:
+
+            def finish(failed: Mapping[Partition, ErrorCode]) -> None:
+                done(failed.get(partition, ErrorCode.NONE))
+
+            timeout_ms = self._broker.config.offsets_commit_timeout_ms
+            DelayedProduce({partition: end_offset}, timeout_ms, self._broker.scheduler, finish)
+
+
+class LoadingLog:
+    """Replays a partition's log into a shard."""
+
+    def __init__(self, broker: Broker, partition: Partition, shard: Shard) -> None:
+        self._broker = broker
+        self._partition = partition
+        self._shard = shard
+        self._turn = Turn()
+        self.record_count = 0
+
+    async def load(self) -> None:
+        """Raises ``KafkaError``, ``StorageError`` or ``OSError`` when the log cannot be read."""
+        log = self._partition.log
+        position, end_offset = log.log_start_offset, log.log_end_offset
+        while position < end_offset:
+            if self._partition.is_closed:
+                raise KafkaError(self._partition.close_reason)
+            read = log.read(position, LOAD_BYTES, end_offset, True)
+            if isinstance(read, ColdRead):
+                await self._broker.threads.call(read.pull)
+                continue
+            if read.region is None:
+                break
+            data = await self._read(read.region)
+            await self._replay_batches(data, log.log_start_offset)
+            position = read.next_offset
+
+    async def _read(self, region: FileRegion) -> bytes:
+        descriptor = region.file.pin()
+        try:
+            return await self._broker.threads.call(
+                partial(os.pread, descriptor, region.length, region.position)
+            )
+        finally:
+            region.file.unpin()
+
+    async def _replay_batches(self, data: bytes, log_start_offset: int) -> None:
+        for header, batch in _batches(data):
+            try:
+                if header.is_control:
+                    self._replay_marker(batch)
+                else:
+                    await self._replay_batch(header, batch, log_start_offset)
+            except MalformedBatch as error:
+                logger.error(
+                    "%s: the batch at offset %d is passed over: %s",
+                    self._partition.topic_partition, header.base_offset, error,
+                )  # fmt: skip
+            if self._turn.is_over:
+                await self._turn.pass_on()
+
+    def _replay_marker(self, batch: memoryview) -> None:
+        marker = parse_marker(batch)
+        if marker is not None:
+            self._shard.replay_marker(marker.producer_id, marker.is_commit)
+
+    async def _replay_batch(
+        self, header: BatchHeader, batch: memoryview, log_start_offset: int
+    ) -> None:
+        payload: bytes | memoryview = batch[HEADER_SIZE:]
+        if header.codec != Codec.NONE:
+            payload = await self._broker.threads.call(
+                partial(_decompressed, header.codec, batch[HEADER_SIZE:])
+            )
+        producer_id = header.producer_id if header.is_transactional else -1
+        turn, shard = self._turn, self._shard
+        for record in iter_payload(payload, header):
+            if record.offset >= log_start_offset and record.key is not None:
+                self._replay(shard, record, producer_id)
+            if turn.is_over:
+                await turn.pass_on()
+
+    def _replay(self, shard: Shard, record: Record, producer_id: int) -> None:
+        assert record.key is not None
+        self.record_count += 1
+        try:
+            shard.replay(record.offset, record.key, record.value, producer_id)
+        except ValueError as error:
+            logger.error(
+                "%s: the record at offset %d is passed over: %s",
+                self._partition.topic_partition, record.offset, error,
+            )  # fmt: skip
+
+
+def _decompressed(codec: int, data: memoryview) -> bytes:
+    return bytes(decompress(codec, data, MAX_DECOMPRESSED_BYTES))
+
+
+def _batches(data: bytes) -> Iterator[tuple[BatchHeader, memoryview]]:
+    view = memoryview(data)
+    position = 0
+    while len(view) - position >= HEADER_SIZE:
+        header = peek_header(view[position:])
+        end = position + header.size_in_bytes
+        yield header, view[position:end]
+        position = end
