@@ -22,6 +22,11 @@ from broker.protocol import schema
 from broker.protocol.api_versions import SERVED, ApiKey, is_served
 from broker.protocol.hot import fetch, list_offsets, metadata, produce
 
+#: JoinGroup has no place for a missing protocol before.
+JOIN_WITH_NULL_PROTOCOL_FROM = 7
+#: OffsetFetch has its error on each partition before.
+FETCH_WITH_ERROR_ON_TOP_FROM = 2
+
 #: ``(version, correlation id, error code, message, request)`` to the whole frame.
 _Answer = Callable[[int, int, int, str | None, Any], bytes]
 
@@ -164,6 +169,115 @@ def _find_coordinator(types: Any, code: int, message: str | None, request: Any) 
         port=-1,
         coordinators=coordinators,
     )
+
+
+def _offset_commit(types: Any, code: int, _message: str | None, request: Any) -> Any:
+    topics = [
+        types.OffsetCommitResponseTopic(
+            **_topic_key(topic),
+            partitions=[
+                types.OffsetCommitResponsePartition(
+                    partition_index=partition.partition_index, error_code=code
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in (request.topics if request else ())
+    ]
+    return types.OffsetCommitResponse(throttle_time=0, topics=topics)
+
+
+def _topic_key(topic: Any) -> dict[str, Any]:
+    """Name or id, whichever the version has."""
+    if hasattr(topic, "topic_id"):
+        return {"topic_id": topic.topic_id}
+    return {"name": topic.name}
+
+
+def _offset_fetch(types: Any, code: int, _message: str | None, request: Any) -> Any:
+    # Version 1 has the error on each partition only; versions 2 to 7 on top; from 8 on each group.
+    topics = [
+        types.OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                types.OffsetFetchResponsePartition(
+                    partition_index=index,
+                    committed_offset=-1,
+                    committed_leader_epoch=-1,
+                    metadata="",
+                    error_code=code,
+                )
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in (getattr(request, "topics", None) or ())
+        if types.version < FETCH_WITH_ERROR_ON_TOP_FROM
+    ]
+    groups = [
+        types.OffsetFetchResponseGroup(group_id=group.group_id, topics=(), error_code=code)
+        for group in getattr(request, "groups", ())
+    ]
+    return types.OffsetFetchResponse(throttle_time=0, topics=topics, error_code=code, groups=groups)
+
+
+def _join_group(types: Any, code: int, _message: str | None, _request: Any) -> Any:
+    return types.JoinGroupResponse(
+        throttle_time=0,
+        error_code=code,
+        generation_id=-1,
+        protocol_type=None,
+        protocol_name=None if types.version >= JOIN_WITH_NULL_PROTOCOL_FROM else "",
+        leader="",
+        skip_assignment=False,
+        member_id="",
+        members=(),
+    )
+
+
+def _sync_group(types: Any, code: int, _message: str | None, _request: Any) -> Any:
+    return types.SyncGroupResponse(
+        throttle_time=0, error_code=code, protocol_type=None, protocol_name=None, assignment=b""
+    )
+
+
+def _heartbeat(types: Any, code: int, _message: str | None, _request: Any) -> Any:
+    return types.HeartbeatResponse(throttle_time=0, error_code=code)
+
+
+def _leave_group(types: Any, code: int, _message: str | None, _request: Any) -> Any:
+    return types.LeaveGroupResponse(throttle_time=0, error_code=code, members=())
+
+
+def _describe_groups(types: Any, code: int, message: str | None, request: Any) -> Any:
+    groups = [
+        types.DescribedGroup(
+            error_code=code,
+            error_message=message,
+            group_id=group_id,
+            group_state="",
+            protocol_type="",
+            protocol_data="",
+            members=(),
+        )
+        for group_id in (request.groups if request else ())
+    ]
+    return types.DescribeGroupsResponse(throttle_time=0, groups=groups)
+
+
+def _list_groups(types: Any, code: int, _message: str | None, _request: Any) -> Any:
+    return types.ListGroupsResponse(throttle_time=0, error_code=code, groups=())
+
+
+def _delete_groups(types: Any, code: int, message: str | None, request: Any) -> Any:
+    results = [
+        types.DeletableGroupResult(group_id=group_id, error_code=code, error_message=message)
+        for group_id in (request.groups_names if request else ())
+    ]
+    return types.DeleteGroupsResponse(throttle_time=0, results=results)
+
+
+def _offset_delete(types: Any, code: int, _message: str | None, _request: Any) -> Any:
+    return types.OffsetDeleteResponse(error_code=code, throttle_time=0, topics=())
 
 
 def _sasl_handshake(types: Any, code: int, _message: str | None, _request: Any) -> Any:
@@ -326,7 +440,17 @@ def _describe_topic_partitions(types: Any, code: int, _message: str | None, requ
 
 
 _ANSWERS: dict[int, Callable[[Any, int, str | None, Any], Any]] = {
+    ApiKey.OFFSET_COMMIT: _offset_commit,
+    ApiKey.OFFSET_FETCH: _offset_fetch,
     ApiKey.FIND_COORDINATOR: _find_coordinator,
+    ApiKey.JOIN_GROUP: _join_group,
+    ApiKey.HEARTBEAT: _heartbeat,
+    ApiKey.LEAVE_GROUP: _leave_group,
+    ApiKey.SYNC_GROUP: _sync_group,
+    ApiKey.DESCRIBE_GROUPS: _describe_groups,
+    ApiKey.LIST_GROUPS: _list_groups,
+    ApiKey.DELETE_GROUPS: _delete_groups,
+    ApiKey.OFFSET_DELETE: _offset_delete,
     ApiKey.SASL_HANDSHAKE: _sasl_handshake,
     ApiKey.API_VERSIONS: _api_versions,
     ApiKey.CREATE_TOPICS: _create_topics,

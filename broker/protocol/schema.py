@@ -49,6 +49,8 @@ _LENGTH_AND_CORRELATION_ID = Struct(">ii")
 _ELSEWHERE = {
     (ApiKey.API_VERSIONS, 5, "request"): "broker.protocol.supplements.api_versions_v5",
     (ApiKey.API_VERSIONS, 5, "response"): "kio.schema.api_versions.v4.response",
+    (ApiKey.DELETE_GROUPS, 3, "request"): "kio.schema.delete_groups.v2.request",
+    (ApiKey.DELETE_GROUPS, 3, "response"): "broker.protocol.supplements.delete_groups_v3",
 }
 
 
@@ -128,10 +130,10 @@ class ResponseTypes:
 
     def __init__(self, api_key: int, version: int) -> None:
         self._api_key = api_key
-        self._version = version
+        self.version = version
 
     def __getattr__(self, class_name: str) -> Callable[..., Any]:
-        entity_type = _response_class(self._api_key, self._version, class_name)
+        entity_type = _response_class(self._api_key, self.version, class_name)
         if entity_type is None:
             _newest_class_or_raise(self._api_key, class_name)
             build = _build_nothing

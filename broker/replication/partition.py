@@ -17,6 +17,7 @@ from broker.config.topic_config import TopicConfig
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.model.ids import TopicId, TopicPartition
+from broker.model.internal_topics import is_internal
 from broker.records.header import BatchHeader
 from broker.records.validation import ProduceRules
 from broker.storage.append_info import AppendInfo
@@ -43,6 +44,7 @@ class Partition:
         "high_watermark",
         "is_flush_bound",
         "is_flushed_by_rule",
+        "is_internal",
         "leader_epoch",
         "log",
         "pending_appends",
@@ -62,6 +64,8 @@ class Partition:
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
+        #: Only the broker itself writes here.
+        self.is_internal = is_internal(topic_partition.topic)
         self.log = log
         self.leader_epoch = leader_epoch
         self.rules = rules

@@ -21,7 +21,8 @@ EXCHANGES = Path(__file__).parents[1] / "golden" / "protocol" / "exchanges.jsonl
 REMARKS: dict[int, str] = {
     ApiKey.PRODUCE: "0-2 are advertised and refused, as in Kafka 4: older librdkafka needs to see them",
     ApiKey.API_VERSIONS: "an unknown version is answered in version 0 with error 35",
-    ApiKey.FIND_COORDINATOR: "always answered with COORDINATOR_NOT_AVAILABLE; librdkafka needs to see it",
+    ApiKey.FIND_COORDINATOR: "groups only: transactions and share groups have no coordinator yet",
+    ApiKey.LIST_GROUPS: "groups of the classic protocol, whatever the filter",
     ApiKey.FETCH: "the replica's directory id (17) and high watermark (18) are read over",
 }
 

@@ -22,12 +22,24 @@ import typing
 import uuid
 from typing import Any, Self
 
-from kio.index import load_entity_schema
+from kio import index
 from kio.schema.index import api_key_map, schema_name_map
 from kio.static.constants import EntityType
 
+from broker.protocol.supplements import delete_groups_v3
+
 ZERO_UUID = uuid.UUID(int=0)
 API_KEYS: dict[str, int] = {name: key for key, name in api_key_map.items()}
+
+
+def load_entity_schema(name: str, version: int, kind: EntityType) -> type:
+    """The layout of a message: kio's, or that of the versions which kio does not have."""
+    if (name, version) == ("delete_groups", 3):
+        if kind is EntityType.response:
+            return delete_groups_v3.DeleteGroupsResponse
+        version = 2  # the same layout
+    return index.load_entity_schema(name, version, kind)
+
 
 _FIXED = {
     "int8": struct.Struct(">b"),

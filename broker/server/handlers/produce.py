@@ -50,6 +50,8 @@ Left = tuple["str | TopicId", list[PartitionResult], int, "memoryview | None"]
 ACKS_ALL: Final = -1
 #: A request with more of them is appended in several turns of the loop.
 BATCHES_AT_ONCE: Final = 64
+#: Internal topics are written by this client alone, as in Kafka (and by the broker itself).
+ADMIN_CLIENT_ID: Final = "__admin_client"
 _VALID_ACKS: Final = (ACKS_ALL, 0, 1)
 
 
@@ -78,13 +80,14 @@ def handle(
 class _ProduceOperation:
     """One request on its way: results so far, appends in threads, partitions to be acknowledged."""
 
-    __slots__ = ("_api_version", "_broker", "_correlation_id", "_left", "_refusal", "request",
-                 "results", "slot", "unresolved", "waiting")  # fmt: skip
+    __slots__ = ("_api_version", "_broker", "_correlation_id", "_left", "_may_write_internal",
+                 "_refusal", "request", "results", "slot", "unresolved", "waiting")  # fmt: skip
 
     def __init__(self, broker: Broker, header: RequestHeader, request: ProduceRequest) -> None:
         self._broker = broker
         self._api_version = header.api_version
         self._correlation_id = header.correlation_id
+        self._may_write_internal = header.client_id == ADMIN_CLIENT_ID
         self.request = request
         self.results: TopicResults = []
         self.slot: ResponseSlot | None = None
@@ -165,6 +168,11 @@ class _ProduceOperation:
             partition = broker.replicas.find(key, index)
             if self.request.acks == ACKS_ALL and partition.log.config.min_insync_replicas > 1:
                 raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)  # the leader is all there is
+            if partition.is_internal and not self._may_write_internal:
+                raise KafkaError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION,
+                    f"Cannot append to internal topic {partition.topic_partition.topic}",
+                )
             if records is None:
                 raise InvalidBatch(
                     ErrorCode.INVALID_RECORD, "exactly one batch is needed, got none"

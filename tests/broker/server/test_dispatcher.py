@@ -299,7 +299,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(caller: Cal
 
 
 @pytest.mark.parametrize(
-    ("key", "version"), [(0, 2), (1, 3), (3, 99), (11, 0), (71, 0), (999, 0), (-1, 0), (3, -1)]
+    ("key", "version"), [(0, 2), (1, 3), (3, 99), (11, 10), (71, 0), (999, 0), (-1, 0), (3, -1)]
 )
 def test_what_is_not_served_is_refused_by_name(caller: Caller, key: int, version: int) -> None:
     flexible = is_flexible(key, version)
