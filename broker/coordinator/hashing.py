@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 _MASK = 0xFFFFFFFF
+_MIN_VALUE = 1 << 31
 
 
 def java_hash(text: str) -> int:
@@ -19,8 +20,16 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(key: str, partition_count: int) -> int:
-    """The partition of an internal topic that holds ``key``."""
-    return (java_hash(key) & 0x7FFFFFFF) % partition_count
+    """The partition of an internal topic that holds ``key``: by the absolute value of its hash.
+
+    The one number without an absolute value in Java stands for 0.
+    """
+    number = java_hash(key)
+    if number > _MIN_VALUE:
+        number = (1 << 32) - number
+    elif number == _MIN_VALUE:
+        number = 0
+    return number % partition_count
 
 
 def hash_map_order(texts: list[str]) -> list[str]:

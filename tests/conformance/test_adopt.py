@@ -37,6 +37,7 @@ class Filled:
     told: Answers
     producer_ids: set[int]
     is_clean: bool
+    committed: dict[str, Any]
 
 
 def copy(source: Path, target: Path) -> Path:
@@ -64,20 +65,22 @@ def kafkas(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Filled]:
     try:
         kafka.start()
         producers = adoptable.fill(kafka.address)
+        committed = adoptable.committed_offsets(kafka.address)
         told = answers.observe(kafka.address, answers.topic_names(kafka.address))
         with pytest.raises(AssertionError, match="a Kafka that runs holds its lock"):
             adopt(kafka.data, place / "refused")
         kafka.stop()
         adoptable.close(producers)
         directory = copy(kafka.data, place / "stopped")
-        found["stopped"] = Filled(directory, settings, told, producer_ids(told), True)
+        found["stopped"] = Filled(directory, settings, told, producer_ids(told), True, committed)
         kafka.start()
         producers = adoptable.go_on(kafka.address)
+        committed = adoptable.committed_offsets(kafka.address)
         told = answers.observe(kafka.address, answers.topic_names(kafka.address))
         kafka.kill9()
         adoptable.close(producers)
         directory = copy(kafka.data, place / "killed")
-        found["killed"] = Filled(directory, settings, told, producer_ids(told), False)
+        found["killed"] = Filled(directory, settings, told, producer_ids(told), False, committed)
     finally:
         kafka.close()
     return found
@@ -133,6 +136,7 @@ def test_everything_is_as_kafka_told_it(
         found = answers.observe(broker.address, filled.told)
         # Segments below the log start may be removed whenever somebody likes.
         check_equal(filled.told, found, *([] if filled.is_clean else ["size"]))
+        assert adoptable.committed_offsets(broker.address) == filled.committed
         for name, topic in found.items():
             before_epochs = filled.told[name].leader_epochs
             assert all(map(int.__gt__, topic.leader_epochs, before_epochs)), name

@@ -65,7 +65,7 @@ def fill(address: tuple[str, int]) -> list[Producer]:
         _compact(wire, dice)
     _produce_by_client(bootstrap)
     _commit_offsets(bootstrap)
-    return _transactions(bootstrap, dice)
+    return [*_fill_groups(bootstrap), *_transactions(bootstrap, dice)]
 
 
 def go_on(address: tuple[str, int]) -> list[Producer]:
@@ -98,6 +98,8 @@ def close(producers: list[Producer]) -> None:
     """Let clients go whose broker has gone."""
     for producer in producers:
         producer.purge()
+    while _kept:
+        _kept.pop().close()
 
 
 def _write_codecs(wire: Wire, dice: random.Random, count: int = 12) -> None:
@@ -206,6 +208,127 @@ def _commit_offsets(bootstrap: str) -> None:
         )
     finally:
         consumer.close()
+
+
+#: Groups that ``_fill_groups`` leaves, and one that nobody ever heard of.
+GROUPS = ("readers", "members", "modern", "left", "exactly-once", "aborted", "open", "deleted",
+          "mixed", "unheard-of")  # fmt: skip
+
+
+def _fill_groups(bootstrap: str) -> list[Producer]:
+    """Groups of every kind. Returned is a producer that left its offsets in an open transaction."""
+    for group_id, protocol in (("members", "classic"), ("modern", "consumer"), ("left", "classic")):
+        consumer = _consumer(bootstrap, group_id, protocol)
+        consumer.subscribe(["clients"])
+        while not consumer.assignment():
+            consumer.poll(0.1)
+        for round_ in range(5):
+            _commit(consumer, {index: round_ * 10 + index for index in range(3)}, metadata="m")
+        if group_id == "left":
+            consumer.close()
+        else:
+            _kept.append(consumer)  # its membership is in the log until its session ends
+    plain = _consumer(bootstrap, "deleted")
+    _commit(plain, {0: 5})
+    plain.close()
+    with Wire(_address(bootstrap), timeout=60) as wire:
+        answer = wire.request("delete_groups", 2, groups_names=["deleted"])
+        assert answer.results[0].error_code == 0, answer
+    opened = []
+    for group_id in ("exactly-once", "aborted", "mixed", "open"):
+        consumer = _consumer(bootstrap, group_id)
+        _commit(consumer, {0: 1})
+        producer = _transactional(bootstrap, f"offsets-{group_id}")
+        producer.begin_transaction()
+        producer.produce("transactions", value=b"with offsets", partition=0)
+        producer.send_offsets_to_transaction(
+            [TopicPartition("clients", index, 100 + index) for index in range(2)],
+            consumer.consumer_group_metadata(),
+        )
+        if group_id == "mixed":
+            _commit(consumer, {0: 55})  # behind the transaction's, and so the one that counts
+        if group_id == "open":
+            opened.append(producer)
+        elif group_id == "aborted":
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+        consumer.close()
+    return opened
+
+
+#: Clients that must live until their broker has gone.
+_kept: list[Consumer] = []
+
+
+def _consumer(bootstrap: str, group_id: str, protocol: str = "classic") -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group_id,
+            "group.protocol": protocol,
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+
+
+def _commit(consumer: Consumer, offsets: dict[int, int], metadata: str = "") -> None:
+    consumer.commit(
+        offsets=[
+            TopicPartition("clients", index, offset, metadata) for index, offset in offsets.items()
+        ],
+        asynchronous=False,
+    )
+
+
+def _address(bootstrap: str) -> tuple[str, int]:
+    host, port = bootstrap.rsplit(":", 1)
+    return host, int(port)
+
+
+def committed_offsets(address: tuple[str, int]) -> dict[str, Any]:
+    """What the broker tells of the committed offsets of every group: all of them, and one by one
+    with the wish that they be stable."""
+    told: dict[str, Any] = {}
+    with Wire(address, timeout=60) as wire:
+        for group_id in GROUPS:
+            processes.wait_until(
+                lambda group_id=group_id: (
+                    wire.request("find_coordinator", 4, key_type=0, coordinator_keys=[group_id])
+                    .coordinators[0]
+                    .error_code
+                    == 0
+                    and wire.request("offset_fetch", 7, group_id=group_id, topics=None).error_code
+                    == 0
+                ),
+                60,
+                f"the coordinator of {group_id}",
+            )
+            everything = wire.request("offset_fetch", 7, group_id=group_id, topics=None)
+            stable = wire.request(
+                "offset_fetch",
+                7,
+                group_id=group_id,
+                topics=[{"name": "clients", "partition_indexes": [0, 1, 2, 3]}],
+                require_stable=True,
+            )
+            told[group_id] = [
+                sorted(
+                    (
+                        topic.name,
+                        each.partition_index,
+                        each.error_code,
+                        each.committed_offset,
+                        each.committed_leader_epoch,
+                        each.metadata,
+                    )
+                    for topic in answer.topics
+                    for each in topic.partitions
+                )
+                for answer in (everything, stable)
+            ]
+    return told
 
 
 def _transactions(
