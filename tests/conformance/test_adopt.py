@@ -18,7 +18,15 @@ from typing import Any
 
 import pytest
 
-from tests.support import adoptable, answers, dump_log, record_batches, requests
+from tests.support import (
+    adoptable,
+    answers,
+    dump_log,
+    group_requests,
+    processes,
+    record_batches,
+    requests,
+)
 from tests.support.answers import TopicAnswers
 from tests.support.apache import ApacheKafka
 from tests.support.odradek import REPOSITORY, OdradekBroker
@@ -204,10 +212,25 @@ def write_here(broker: OdradekBroker, seed: int) -> None:
             requests.produce(wire, "born", data)
 
 
+def use_groups_here(broker: OdradekBroker) -> None:
+    """Classic members join a group that was one of the newer protocol; another one is deleted."""
+    with Wire(broker.address, timeout=60) as wire:
+        group_requests.find(wire, "modern")
+        processes.wait_until(
+            lambda: group_requests.describe(wire, "modern").error_code == 0, 30, "the groups"
+        )
+        member = group_requests.become_member(wire, "modern")
+        assert member.commit(wire, "clients", {0: 77}) == [0]
+        assert group_requests.commit(wire, "readers", "clients", {1: 78}) == [0]
+        answer = wire.request("delete_groups", 2, groups_names=["left"])
+        assert answer.results[0].error_code == 0, answer
+
+
 @dataclass
 class Outgoing:
     logs: Path
     told: Answers
+    committed: dict[str, Any]
 
 
 @pytest.fixture(scope="module")
@@ -225,15 +248,17 @@ def outgoing(
         with Wire(broker.address) as wire:
             requests.create_topic(wire, "born", partitions=2, configs=adoptable.SEGMENT)
         write_here(broker, 1)
+        use_groups_here(broker)
         names = answers.topic_names(broker.address)
         told = answers.observe(broker.address, names)
+        committed = adoptable.committed_offsets(broker.address)
         broker.stop()
-        found["stopped"] = Outgoing(copy(broker.logs, place / "stopped"), told)
+        found["stopped"] = Outgoing(copy(broker.logs, place / "stopped"), told, committed)
         broker.start()
         write_here(broker, 2)
         told = answers.observe(broker.address, names)
         broker.kill9()
-        found["killed"] = Outgoing(copy(broker.logs, place / "killed"), told)
+        found["killed"] = Outgoing(copy(broker.logs, place / "killed"), told, committed)
     finally:
         broker.close()
     return found
@@ -290,4 +315,5 @@ def test_kafka_tells_what_we_told(
                 requests.wait_for_leaders(wire, name, len(topic.partitions))
         found = answers.observe(kafka.address, told)
         check_equal(told, found, "topic_id", "configs", "size")
+        assert adoptable.committed_offsets(kafka.address) == outgoing[end].committed
         kafka.stop()

@@ -63,6 +63,9 @@ NO_PRODUCER_ID: Final = -1
 _MINUTE_MS: Final = 60_000
 #: Keys of share groups, which classic members may not join.
 _SHARE_KEYS: Final = frozenset(range(10, 16))
+#: Keys of the groups themselves, of KIP-848, share and streams groups: a Kafka that reads the log
+#: wants to see them deleted after everything that belongs to the group.
+_FOREIGN_GROUP_KEYS: Final = frozenset({3, 11, 17})
 
 
 class GroupShard:
@@ -95,7 +98,7 @@ class GroupShard:
         is_known = group_id in self.groups
         if request.member_id != UNKNOWN_MEMBER_ID and not is_known:
             return CoordinatorResult(ErrorCode.UNKNOWN_MEMBER_ID)
-        records = [CoordinatorRecord(key, None) for key in sorted(foreign)]
+        records = list(self._foreign_tombstones(group_id))
         if not is_known:
             now_ms = self._clock.wall_ms()
             records.append(group_record(group_id, StoredGroup("", 0, None, None, now_ms, ())))
@@ -282,9 +285,18 @@ class GroupShard:
         yield from self._group_tombstones(group_id)
 
     def _group_tombstones(self, group_id: str) -> Iterator[CoordinatorRecord]:
-        for key in sorted(self._foreign.get(group_id, ())):
-            yield CoordinatorRecord(key, None)
+        yield from self._foreign_tombstones(group_id)
         yield group_tombstone(group_id)
+
+    def _foreign_tombstones(self, group_id: str) -> Iterator[CoordinatorRecord]:
+        """In Kafka's order: a member's assignments before the member, the group last."""
+
+        def place(key: bytes) -> tuple[bool, int]:
+            kind = key_type(key)
+            return kind in _FOREIGN_GROUP_KEYS, -kind
+
+        for key in sorted(self._foreign.get(group_id, ()), key=place):
+            yield CoordinatorRecord(key, None)
 
     # -- the passing of time, and of topics ---------------------------------------------------
 
