@@ -126,6 +126,22 @@ def test_groups_of_all_versions() -> None:
     assert records.read_group_value(flexible) == found[2]
 
 
+@given(COMMITTED, st.data())
+def test_the_quick_way_and_the_long_way_read_the_same(
+    committed: CommittedOffset, data: st.DataObject
+) -> None:
+    value = records.offset_record("g", "t", 0, committed).value
+    assert value is not None
+    changed = bytearray(value)
+    for _ in range(data.draw(st.integers(0, 2))):
+        changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+    quick = records._read_usual_value(bytes(changed), 7)
+    if quick is not None:
+        assert records._read_any_value(bytes(changed), 7) == quick
+    if bytes(changed) == value and len(committed.metadata.encode()) < 127:
+        assert quick is not None
+
+
 @given(st.binary(max_size=60))
 def test_anything_is_read_or_refused(data: bytes) -> None:
     for read in (
