@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -279,3 +280,19 @@ def command(
 
 
 pass_session = click.make_pass_decorator(Session, ensure=True)
+
+
+def data_option(
+    help_text: str, *, file_okay: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """``--data``, for commands that go to this machine's data directory, not to a cluster."""
+    return click.option(
+        "--data",
+        type=click.Path(path_type=Path, file_okay=file_okay),
+        default=Path("data"),
+        envvar="ODRADEK_DATA",
+        show_envvar=True,
+        show_default="./data",
+        metavar="DIR",
+        help=help_text,
+    )

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from appliance.failure import CommandError
-from appliance.options import command, pass_session
+from appliance.options import command, data_option, pass_session
 from appliance.output import Report, format_size
 from appliance.session import Session
 
@@ -30,16 +30,7 @@ from appliance.session import Session
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="KAFKA_LOG_DIR...",
 )
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("data"),
-    envvar="ODRADEK_DATA",
-    show_envvar=True,
-    show_default="./data",
-    metavar="DIR",
-    help="The data directory to make; it must be new.",
-)
+@data_option("The data directory to make; it must be new.")
 @click.option(
     "--config",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),

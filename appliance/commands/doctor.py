@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from appliance import checks
+from appliance import checks, control
 from appliance.checks import Check, Verdict
 from appliance.commands.serve import DEFAULT_LISTEN, bind_problem
 from appliance.failure import EXIT_OK, EXIT_UNHEALTHY, CommandError
-from appliance.options import ADDRESS, command, pass_session
+from appliance.options import ADDRESS, command, data_option, pass_session
 from appliance.output import Column, Report, Table
 from appliance.session import Session
 from broker.clock import SystemClock
@@ -26,15 +26,7 @@ COLUMNS = (
 
 
 @command("doctor")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    default=Path("data"),
-    envvar="ODRADEK_DATA",
-    show_default="./data",
-    metavar="DIR",
-    help="The data directory to look at.",
-)
+@data_option("The data directory to look at.", file_okay=True)
 @click.option(
     "--listen",
     type=ADDRESS,
@@ -55,6 +47,7 @@ def doctor(session: Session, data: Path, listen: str) -> int:
         checks.check_file_system(data),
         checks.check_port(probe.split_address(listen), bind_problem),
         *_check_cluster(session),
+        *_check_partitions(data),
         checks.check_clock(data, SystemClock().wall_ms()),
         checks.check_descriptors(),
         checks.check_java(),
@@ -70,6 +63,25 @@ def doctor(session: Session, data: Path, listen: str) -> int:
                 session.note(f"{check.name}: {check.hint}")
     has_failed = any(check.verdict is Verdict.FAIL for check in found)
     return EXIT_UNHEALTHY if has_failed else EXIT_OK
+
+
+def _check_partitions(data: Path) -> list[Check]:
+    """Of the broker on this data directory, if one runs."""
+    try:
+        found = control.ask(data.absolute(), "offline")["partitions"]
+    except CommandError:
+        return []
+    if not found:
+        return [Check("partitions", Verdict.OK, "none is offline because of damage")]
+    return [
+        Check(
+            f"partition {each['topic']}-{each['partition']}",
+            Verdict.FAIL,
+            f"offline: {each['reason']}",
+            f"`odradek topic repair {each['topic']}` shows what can be done.",
+        )
+        for each in found
+    ]
 
 
 def _check_cluster(session: Session) -> list[Check]:

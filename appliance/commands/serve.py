@@ -19,7 +19,7 @@ import click
 
 from appliance import VERSION
 from appliance.failure import EXIT_FAILED, EXIT_OK, CommandError
-from appliance.options import ADDRESS, KEY_VALUE, command, pass_session
+from appliance.options import ADDRESS, KEY_VALUE, command, data_option, pass_session
 from appliance.session import Session
 from appliance.supervisor.log_stream import LogStream
 from appliance.supervisor.programs import (
@@ -68,16 +68,7 @@ class ProgramListType(click.ParamType[tuple[str, ...]]):
 
 
 @command("serve")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("data"),
-    envvar="ODRADEK_DATA",
-    show_envvar=True,
-    show_default="./data",
-    metavar="DIR",
-    help="Where everything is kept.",
-)
+@data_option("Where everything is kept.")
 @click.option(
     "--listen",
     type=ADDRESS,

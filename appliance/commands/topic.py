@@ -12,6 +12,7 @@ COMMANDS = {
     "describe": ("appliance.commands.topic_describe:describe", "Partitions and settings."),
     "alter": ("appliance.commands.topic_change:alter", "Change settings, add partitions."),
     "delete": ("appliance.commands.topic_change:delete", "Delete topics and their records."),
+    "repair": ("appliance.commands.topic_repair:repair", "Bring damaged partitions back."),
     "trim": ("appliance.commands.topic_trim:trim", "Forget the oldest records."),
 }
 ALIASES = {

@@ -119,6 +119,8 @@ class Broker:
         self.is_ready = False
         self.stop_requested = asyncio.Event()
         self.is_hosting = False
+        #: Offline partitions that are being made whole in a thread.
+        self.repairing: set[TopicPartition] = set()
         self._lock: DataDirectoryLock | None = None
         self._is_opening = False
         #: Logs opened so far, and how many there are.

@@ -7,10 +7,13 @@ import resource
 from typing import TYPE_CHECKING, Any, Final
 
 from broker import compiled
+from broker.config.topic_config import resolve_topic_config
+from broker.model.ids import TopicPartition
 from broker.server.control import Command
 from broker.server.tasks import Turn
 
 if TYPE_CHECKING:
+    from broker.metadata.image import TopicImage
     from broker.server.app import Broker
 
 
@@ -68,10 +71,67 @@ async def stop(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
+async def offline(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
+    """Partitions that recovery refused to open, and where it found the damage."""
+    return {
+        "partitions": [
+            {
+                "topic": topic,
+                "partition": index,
+                "path": error.path,
+                "position": error.position,
+                "offset": error.offset,
+                "reason": str(error),
+            }
+            for (topic, index), error in broker.logs.offline_partitions.items()
+        ]
+    }
+
+
+async def repair(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
+    """Bring an offline partition back: ``"how": "cut"`` ends its log before the first damage,
+    ``"set-aside"`` puts its directory by and begins an empty one."""
+    topic_partition = TopicPartition(str(request.get("topic")), int(request.get("partition", -1)))
+    topic = broker.image.topics.get(topic_partition.topic)
+    if topic is None or topic_partition not in broker.logs.offline_partitions:
+        raise ValueError(f"{topic_partition} is not offline")
+    how = request.get("how")
+    if how == "set-aside":
+        work = broker.logs.set_aside(topic_partition)
+        if work is not None:
+            await broker.threads.call(work.run)
+        lost: dict[str, Any] = {}
+    elif how == "cut":
+        lost = await _cut(broker, topic_partition, topic)
+    else:
+        raise ValueError("how shall it be repaired: by cut, or by set-aside?")
+    log = broker.replicas.find(topic_partition.topic, topic_partition.partition).log
+    return {"start_offset": log.log_start_offset, "end_offset": log.log_end_offset, **lost}
+
+
+async def _cut(
+    broker: Broker, topic_partition: TopicPartition, topic: TopicImage
+) -> dict[str, Any]:
+    work = broker.logs.repair(topic_partition, resolve_topic_config(topic.configs, broker.config))
+    if work is None or topic_partition in broker.repairing:
+        raise ValueError(f"{topic_partition} is being repaired")
+    broker.repairing.add(topic_partition)
+    try:
+        await broker.threads.call(work.run)
+    finally:
+        broker.repairing.discard(topic_partition)
+    log = broker.logs.finish_repair(work)
+    if log is None:
+        raise ValueError(f"{topic_partition} was deleted meanwhile")
+    return {"lost_bytes": work.bytes_before - log.size_in_bytes}
+
+
 COMMANDS: Final[dict[str, Command]] = {
     "stats": stats,
     "trim": trim,
     "flush": flush,
     "retention": retention,
     "stop": stop,
+    "offline": offline,
+    "repair": repair,
 }

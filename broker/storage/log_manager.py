@@ -43,6 +43,7 @@ from broker.storage.flush import BlockingWork
 from broker.storage.layout import (
     DELETE_DIRECTORY_SUFFIX,
     LOG_START_CHECKPOINT,
+    LOG_SUFFIX,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_CHECKPOINT,
@@ -123,6 +124,39 @@ class _RemoveFiles:
             self._fs.remove(path)
         for path in self._directories:
             self._fs.remove_tree(path)
+
+
+class Repair:
+    """Opens an offline partition's log up to its first damage; what lies behind that goes.
+
+    Every byte of the log is checked. ``run`` waits for the disk, in a thread.
+    """
+
+    def __init__(
+        self,
+        context: StorageContext,
+        path: str,
+        topic_partition: TopicPartition,
+        config: TopicConfig,
+        rules: LoadRules,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.log: Log | None = None
+        self.bytes_before = 0
+        self._context = context
+        self._path = path
+        self._config = config
+        self._rules = rules
+
+    def run(self) -> None:
+        self.bytes_before = sum(
+            entry.size
+            for entry in self._context.fs.list_directory(self._path)
+            if entry.name.endswith(LOG_SUFFIX)
+        )
+        self.log = load_log(
+            self._context, self._path, self.topic_partition, self._config, self._rules
+        )
 
 
 class LogManager:
@@ -240,7 +274,12 @@ class LogManager:
             config = config_for(topic_partition, self._topic_id_in(path))
             log = load_log(directory.context, path, topic_partition, config, rules)
         except CorruptLogError as error:
-            _log.error("%s is offline: %s", topic_partition, error)
+            _log.error(
+                "%s is offline: %s; `odradek topic repair %s` shows what can be done",
+                topic_partition,
+                error,
+                topic_partition.topic,
+            )
             self.offline_partitions[topic_partition] = error
             return
         except (OSError, StorageError) as error:
@@ -370,6 +409,35 @@ class LogManager:
         self.offline_partitions.pop(topic_partition, None)
         del self._where[topic_partition]
         return target, directory
+
+    def repair(self, topic_partition: TopicPartition, config: TopicConfig) -> Repair | None:
+        """Work that makes an offline partition's log whole; None if it is not offline.
+
+        ``finish_repair`` takes it over; until then the partition stays offline.
+        """
+        directory = self._where.get(topic_partition)
+        if directory is None or topic_partition not in self.offline_partitions:
+            return None
+        rules = LoadRules(
+            0,
+            directory.log_starts.get(topic_partition, 0),
+            was_clean=False,
+            power_was_lost=True,  # nothing is believed that was not looked at
+            now_ms=self._clock.wall_ms(),
+            accepts_loss=True,
+        )
+        path = f"{directory.path}/{partition_directory_name(topic_partition)}"
+        return Repair(directory.context, path, topic_partition, config, rules)
+
+    def finish_repair(self, repair: Repair) -> Log | None:
+        """The log, online; None if the partition was given up meanwhile."""
+        log, topic_partition = repair.log, repair.topic_partition
+        assert log is not None
+        if self.offline_partitions.pop(topic_partition, None) is None:
+            log.close(clean=False)
+            return None
+        self.logs[topic_partition] = log
+        return log
 
     def retire_strays(
         self, is_known: Callable[[TopicPartition, TopicId | None], bool]

@@ -91,6 +91,8 @@ class LoadRules(NamedTuple):
     #: The machine was restarted since, or nobody knows: unsynced pages may be gone.
     power_was_lost: bool
     now_ms: int
+    #: A human has chosen: the log ends before the first damage, and what lies behind it goes.
+    accepts_loss: bool = False
 
 
 def load_log(
@@ -556,13 +558,17 @@ class _Loader:
         """Whether ``segment`` goes on where the last one ended, or may begin later."""
         if segment.base_offset == next_offset:
             return True
-        if segment.base_offset < next_offset and not self._rules.power_was_lost:
+        if segment.base_offset < next_offset:
+            if self._rules.power_was_lost or self._rules.accepts_loss:
+                return False
             raise self._offline(segment, next_offset, "offsets overlap with the segment before")
         return not self._rules.power_was_lost or (
             self._config.is_compacted and segment.base_offset > next_offset
         )
 
     def _on_fault(self, slot: int, next_offset: int, fault: str) -> None:
+        if self._rules.accepts_loss:
+            return
         segment = self._segments[slot]
         if next_offset < self._rules.recovery_point:
             raise self._offline(segment, next_offset, f"{fault}, below the recovery point")
