@@ -12,6 +12,7 @@ import logging
 import socket
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from broker.config.broker_config import BrokerConfig
 from broker.protocol.framing import FrameBuffer
 from broker.server.connection import Connection
 
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 ACCEPTS_PER_TURN: Final = 64
 EMFILE_PAUSE_SECONDS: Final = 1.0
+BACKLOG_SIZE: Final = "socket.listen.backlog.size"
 
 
 class Endpoint(NamedTuple):
@@ -36,6 +38,17 @@ class Endpoint(NamedTuple):
     port: int
     advertised_host: str | None
     advertised_port: int | None
+
+
+def _backlog_size(config: BrokerConfig) -> int:
+    """How many connections the system may queue: as many as it likes, unless a size was chosen.
+
+    With Kafka's default of 50 clients that come together wait a second: a full queue drops their
+    first packet.
+    """
+    if BACKLOG_SIZE in config.given:
+        return config.socket_listen_backlog_size
+    return max(config.socket_listen_backlog_size, socket.SOMAXCONN)
 
 
 class Listener:
@@ -57,7 +70,7 @@ class Listener:
         self._socket = socket.create_server(
             (endpoint.host, endpoint.port),
             family=socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET,
-            backlog=broker.config.socket_listen_backlog_size,
+            backlog=_backlog_size(broker.config),
         )
         self._socket.setblocking(False)
 

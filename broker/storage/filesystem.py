@@ -284,6 +284,7 @@ class RealFile:
     __slots__ = (
         "_distrust",
         "_grow_bytes",
+        "_is_closing",
         "_map",
         "_map_size",
         "_physical_size",
@@ -312,6 +313,8 @@ class RealFile:
         self._grow_bytes = MIN_GROW_BYTES
         #: So many checks of residency are still made the hard way.
         self._distrust = 0
+        #: Closed while it was pinned.
+        self._is_closing = False
 
     def _open(self) -> int:
         self.was_used = True
@@ -474,6 +477,9 @@ class RealFile:
 
     def unpin(self) -> None:
         self.pins -= 1
+        if self._is_closing and not self.pins:
+            self._is_closing = False
+            self._pool.release(self)
 
     # Shape -----------------------------------------------------------------------------------
 
@@ -524,7 +530,9 @@ class RealFile:
 
     def close(self) -> None:
         self.cool()
-        if not self.pins:
+        if self.pins:
+            self._is_closing = True  # whoever holds it last gives its room on the disk back
+        else:
             self._pool.release(self)
 
 

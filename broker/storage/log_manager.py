@@ -439,15 +439,6 @@ class LogManager:
         self.logs[topic_partition] = log
         return log
 
-    def retire_strays(
-        self, is_known: Callable[[TopicPartition, TopicId | None], bool]
-    ) -> list[TopicPartition]:
-        """Set aside every partition that ``is_known`` does not know; gives them."""
-        strays = [tp for tp, log in self.logs.items() if not is_known(tp, log.topic_id)]
-        for topic_partition in strays:
-            self.set_aside(topic_partition)
-        return strays
-
     # Checkpoints -----------------------------------------------------------------------------
 
     def checkpoint_work(self) -> list[BlockingWork]:

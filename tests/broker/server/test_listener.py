@@ -228,11 +228,25 @@ async def test_accepted_sockets_notice_a_peer_that_is_gone(tmp_path: Path) -> No
 
 @on_loop
 async def test_one_turn_accepts_so_many_and_no_more(tmp_path: Path) -> None:
-    async with running(tmp_path, socket_listen_backlog_size="200") as r:
+    """And those that come together are all queued: a first packet that is dropped costs a second."""
+    async with running(tmp_path) as r:
         (listening,) = r.broker.listeners
-        clients = [socket.create_connection(r.address) for _ in range(ACCEPTS_PER_TURN + 6)]
+        count = 3 * ACCEPTS_PER_TURN
+        clients = [socket.create_connection(r.address, timeout=0.9) for _ in range(count)]
         listening._on_acceptable()
         assert len(listening.connections) == ACCEPTS_PER_TURN
         await r.until(lambda: len(listening.connections) == len(clients))
+        for each in clients:
+            each.close()
+
+
+@on_loop
+async def test_a_chosen_backlog_bounds_the_queue(tmp_path: Path) -> None:
+    async with running(tmp_path, socket_listen_backlog_size="1") as r:
+        clients = []
+        with pytest.raises(TimeoutError):
+            for _ in range(10):
+                clients.append(socket.create_connection(r.address, timeout=0.5))
+        assert 1 <= len(clients) <= 3
         for each in clients:
             each.close()

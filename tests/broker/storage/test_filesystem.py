@@ -180,6 +180,22 @@ def test_a_replaced_file_is_whole(tmp_path: Path) -> None:
     assert [entry.name for entry in fs.list_directory(str(tmp_path))] == ["a"]
 
 
+def test_a_file_closed_while_it_is_pinned_goes_with_the_last_pin(tmp_path: Path) -> None:
+    """A segment is deleted while somebody reads it: its room comes back at once after that."""
+    file = create(RealFileSystem(), tmp_path / "a", b"hello")
+    descriptor = file.pin()
+    file.pin()
+    file.close()
+    file.unpin()
+    assert os.pread(descriptor, 5, 0) == b"hello"
+    file.unpin()
+    assert file.descriptor == -1
+    assert file.pread(5, 0) == b"hello"  # as after any other close
+    file.pin()
+    file.unpin()
+    assert file.descriptor >= 0
+
+
 # Descriptors
 
 

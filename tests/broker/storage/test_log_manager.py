@@ -110,7 +110,7 @@ def test_partitions_that_the_cluster_does_not_know_are_set_aside(tmp_path: Path)
     manager.get_or_create(TP, TOPIC_ID, config())
     other = TopicPartition("other", 3)
     manager.get_or_create(other, uuid.UUID(int=2), config())
-    assert manager.retire_strays(lambda tp, topic_id: tp == TP) == [other]
+    assert manager.set_aside(other) is not None
     assert list(manager.logs) == [TP]
 
 
