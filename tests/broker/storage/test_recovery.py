@@ -505,6 +505,7 @@ def test_a_checkpoint_without_room_changes_nothing() -> None:
     assert reopen("/data", LONG, clean=False, fs=fs.after_kill()).log_end_offset == 40
 
 
+@pytest.mark.interpreted
 def test_logs_that_grew_are_checkpointed_by_the_tick(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
