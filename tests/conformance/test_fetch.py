@@ -3,10 +3,12 @@
 import threading
 import time
 import uuid
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.support import processes, requests
+from tests.support import clients, processes, requests
 from tests.support import record_batches as rb
 from tests.support.apache import ApacheKafka
 from tests.support.odradek import OdradekBroker
@@ -17,6 +19,7 @@ from tests.support.wire import Wire
 Broker = ApacheKafka | OdradekBroker
 OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH = 1, 3, 74, 75
 UNKNOWN_TOPIC_ID, INVALID_REQUEST = 100, 42
+CORRUPT_MESSAGE, STORAGE_ERROR = 2, 56
 MIB = 1 << 20
 
 
@@ -391,3 +394,128 @@ def test_a_reader_that_goes_away_leaves_nothing_behind(odradek_broker: OdradekBr
         requests.produce_values(wire, name, [b"v"])
         assert [record.value for record in read_all(wire, name)] == [b"v"]
         assert produce(wire, name, batch([b"w"], timestamp=now_ms())) == 1
+
+
+@pytest.mark.parametrize("garbled", ["header"])
+@pytest.mark.parametrize("is_sealed", [False, True], ids=["active", "sealed"])
+def test_a_segment_that_cannot_be_read_is_an_error_of_its_partition(
+    odradek_broker: OdradekBroker, garbled: str, is_sealed: bool
+) -> None:
+    # C005
+    with Wire(odradek_broker.address) as wire:
+        name = create_topic(wire, partitions=2, configs={"segment.bytes": "1048576"})
+        topic = requests.topic_id(wire, name)
+        requests.produce_values(wire, name, [b"healthy"], partition=1)
+        for _ in range(20 if is_sealed else 4):
+            requests.produce_values(wire, name, [b"." * 100_000])
+        odradek_broker.trim()
+        directory = odradek_broker.logs / f"{name}-0"
+        damaged = min(directory.glob("*.log"))
+        with damaged.open("r+b") as file:
+            if garbled == "header":
+                file.write(b"\xff" * 61)
+            elif garbled == "size":
+                file.seek(8)
+                file.write(b"\x7f\xff\xff\xff")
+            else:
+                file.truncate(0)
+        for version in (4, 7, 11, 12, 13, 17):
+            asked = topic if version >= 13 else name
+            fields = fetch_fields(asked, {0: 0, 1: 0}, max_wait=0)
+            answer = wire.request("fetch", version, **fields)
+            assert getattr(answer, "error_code", 0) == 0
+            (entry,) = answer.responses
+            assert (entry.topic_id if version >= 13 else entry.topic) == asked
+            parts = {part.partition_index: part for part in entry.partitions}
+            assert parts[0].error_code in (CORRUPT_MESSAGE, STORAGE_ERROR), version
+            assert not parts[0].records
+            assert parts[1].error_code == 0
+            assert [found.value for found in rb.records(parts[1].records)] == [b"healthy"]
+
+
+def test_slow_reads_give_nothing_or_records_but_no_error(tmp_path: Path) -> None:
+    # C007: reading takes four times as long as the client waits.
+    from confluent_kafka import TopicPartition
+
+    switch = tmp_path / "slow"
+    slow = OdradekBroker(tmp_path / "broker", program=("tests.support.slow_broker", str(switch)))
+    with slow, Wire(slow.address, timeout=60) as wire:
+        name = create_topic(wire, configs={"segment.bytes": "1048576"})
+        fill(wire, name, 300, size=9000)
+        switch.write_text("2.0")
+        begun = time.monotonic()
+        part = fetch(wire, name, 0, max_wait=500)
+        assert part.error_code == 0
+        assert base_offsets(part.records)[:1] in ([], [0])
+        assert time.monotonic() - begun >= 0.5
+        assert requests.end_offset(wire, name) == 300
+        consumer = clients.ConfluentKafka().consumer(
+            slow.bootstrap, **{"fetch.wait.max.ms": 500, "fetch.message.max.bytes": 1_000_000}
+        )
+        try:
+            consumer.assign([TopicPartition(name, 0, 0)])
+            found: list[int] = []
+            end = time.monotonic() + 60
+            while len(found) < 300 and time.monotonic() < end:
+                for message in consumer.consume(300, 0.2):
+                    assert message.error() is None, message.error()
+                    found.append(message.offset())
+            assert found == list(range(300))
+        finally:
+            consumer.close()
+
+
+def test_readers_that_retention_overtakes(start_odradek: Callable[..., OdradekBroker]) -> None:
+    # C029, with retention: what is read is whole and in order; who falls behind is told, once each
+    # time that the start has moved past it.
+    broker = start_odradek({"log.retention.check.interval.ms": "100"})
+    total, sizes = 2000, (1024, 65536, MIB, 50 * MIB)
+    failures: list[BaseException] = []
+    overtaken: list[int] = []
+    with Wire(broker.address) as wire:
+        configs = {
+            "segment.bytes": "1048576",
+            "retention.bytes": str(3 * MIB),
+            "file.delete.delay.ms": "0",
+        }
+        name = create_topic(wire, configs=configs)
+
+        def read(size: int) -> None:
+            try:
+                with Wire(broker.address) as reader:
+                    offset = 0
+                    while offset < total:
+                        part = fetch(reader, name, offset, partition_max_bytes=size)
+                        if part.error_code == OFFSET_OUT_OF_RANGE:
+                            start = requests.start_offset(reader, name)
+                            assert start > offset
+                            overtaken.append(size)
+                            offset = start
+                            continue
+                        assert part.error_code == 0, part
+                        for found in rb.batches(part.records):
+                            assert found.is_crc_right
+                            assert found.base_offset == offset
+                            (record,) = found.records()
+                            assert record.value[:6] == b"%06d" % offset
+                            offset += 1
+                        if size == 1024 and not overtaken:  # one who falls behind
+                            processes.wait_until(
+                                lambda: requests.start_offset(reader, name) > offset,
+                                60,
+                                "retention",
+                            )
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=read, args=(size,)) for size in sizes]
+        for thread in threads:
+            thread.start()
+        for index in range(total):
+            value = b"%06d" % index + b"." * 5000
+            produce(wire, name, batch([value], timestamp=now_ms()))
+        for thread in threads:
+            thread.join(120)
+        assert not failures, failures
+        assert set(overtaken) == {1024}
+        processes.wait_until(lambda: requests.start_offset(wire, name) > total / 2, 30, "retention")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import dump_log, processes, requests
+from tests.support import dump_log, foreign, processes, requests
 from tests.support import record_batches as rb
 from tests.support.fixtures import Broker
 from tests.support.odradek import OdradekBroker
@@ -323,6 +323,19 @@ def test_a_flipped_bit_in_a_sealed_segment(odradek_broker: OdradekBroker) -> Non
     # C028: clients get the records before it, then an error; the broker serves on.
     name, other = flip_bit(odradek_broker)
     read_around_the_damage(odradek_broker, name, other)
+
+
+@pytest.mark.parametrize("name", ["franz-go", "sarama"])
+def test_clients_of_other_languages_say_that_a_batch_is_damaged(
+    odradek_broker: OdradekBroker, name: str
+) -> None:
+    # C028
+    topic, _ = flip_bit(odradek_broker)
+    client = foreign.ForeignClient(name)
+    with pytest.raises(AssertionError, match=r"(?i)crc"):
+        client.read(odradek_broker.bootstrap, topic, 300)
+    after = client.read(odradek_broker.bootstrap, topic, 149, start=151)
+    assert [message.offset for message in after] == list(range(151, 300))
 
 
 def flip_bit(broker: Broker) -> tuple[str, str]:

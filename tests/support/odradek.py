@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,7 +33,9 @@ class OdradekBroker:
         properties: Mapping[str, str] | None = None,
         *,
         data: Path | None = None,
+        program: Sequence[str] = ("broker",),
     ) -> None:
+        self.program = tuple(program)  # a module, and what it takes before the broker's options
         self.directory = directory
         self.data = data or directory / "data"
         self.logs = self.data / "logs"  # the log directory proper, laid out as Kafka's
@@ -67,7 +69,7 @@ class OdradekBroker:
         self.directory.mkdir(parents=True, exist_ok=True)
         if not self.port:
             self.port = judge.free_port()
-        command = [sys.executable, "-m", "broker", "--data", str(self.data)]
+        command = [sys.executable, "-m", *self.program, "--data", str(self.data)]
         command += ["--listen", self.bootstrap]
         for key, value in self.properties.items():
             command += ["--property", f"{key}={value}"]
@@ -80,11 +82,15 @@ class OdradekBroker:
                 stderr=output,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
-        processes.wait_until(
-            lambda: process.poll() is not None or wire.answers(self.address),
-            seconds,
-            "the broker's first answer",
-        )
+        try:
+            processes.wait_until(
+                lambda: process.poll() is not None or wire.answers(self.address),
+                seconds,
+                "the broker's first answer",
+            )
+        except TimeoutError:
+            self.kill9()
+            raise
         assert process.poll() is None, f"the broker ended:\n{processes.tail(self.output)}"
         return self
 
