@@ -6,13 +6,16 @@ turn.
 
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.support import groups
 from tests.support.fixtures import *  # noqa: F403
 from tests.support.fixtures import Broker
+from tests.support.groups import Member
 from tests.support.wire import Wire
 
 HERE = Path(__file__).parent
@@ -39,3 +42,23 @@ def wire(broker: Broker) -> Iterator[Wire]:
     """A raw connection to the broker of this test."""
     with Wire(broker.address) as connection:
         yield connection
+
+
+@pytest.fixture
+def group(wire: Wire) -> str:
+    """A new group's name; its coordinator is ready."""
+    return groups.new_group(wire)
+
+
+@pytest.fixture
+def new_member(broker: Broker, group: str) -> Iterator[Callable[..., Member]]:
+    """Makes members of `group`, each with its own connection, closed at the end."""
+    made: list[Member] = []
+
+    def make(**options: Any) -> Member:
+        made.append(Member(broker.address, options.pop("group", group), **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.wire.close()

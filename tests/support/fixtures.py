@@ -21,12 +21,19 @@ __all__ = [
 ]
 
 Broker = ApacheKafka | OdradekBroker
+# Tests of groups wait for sessions to end: both brokers allow short ones, and start at once.
+SHARED_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    "group.max.session.timeout.ms": "1800000",
+    "offsets.topic.num.partitions": "4",
+}
 
 
 @pytest.fixture(scope="session")
 def shared_apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     """One Apache Kafka for the whole run: use topic names of your own."""
-    with ApacheKafka(tmp_path_factory.mktemp("apache")) as kafka:
+    with ApacheKafka(tmp_path_factory.mktemp("apache"), SHARED_SETTINGS) as kafka:
         yield kafka
         kafka.stop()
 
@@ -35,7 +42,7 @@ def shared_apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKa
 def shared_odradek(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OdradekBroker]:
     """One broker of ours for the whole run: use topic names of your own. Its clean stop is part
     of the judgement."""
-    with OdradekBroker(tmp_path_factory.mktemp("odradek")) as odradek:
+    with OdradekBroker(tmp_path_factory.mktemp("odradek"), SHARED_SETTINGS) as odradek:
         yield odradek
         odradek.stop()
 
@@ -54,7 +61,9 @@ def broker(request: pytest.FixtureRequest) -> Broker:
 def own_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
     """A broker that the test may stop and kill; Apache Kafka takes its time, so it comes only in
     the long run."""
-    made = (OdradekBroker if request.param == "odradek" else ApacheKafka)(tmp_path / "own")
+    made = (OdradekBroker if request.param == "odradek" else ApacheKafka)(
+        tmp_path / "own", SHARED_SETTINGS
+    )
     yield made.start()
     made.close()
 
