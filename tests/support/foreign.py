@@ -103,7 +103,7 @@ def require(name: str) -> list[str]:
             return [node, str(install_kafkajs() / "judge.js")]
     except (OSError, subprocess.SubprocessError) as error:
         judge.missing(f"{name} could not be built: {error}")
-    return [sys.executable, "-m", f"tests.support.judges.{name.replace('-', '_')}"]
+    return [sys.executable, "-m", "tests.support.judges.python_members", name]
 
 
 # -------------------------------------------------------------------------- records as JSON lines

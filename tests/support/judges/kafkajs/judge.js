@@ -21,7 +21,7 @@ function uncompressSnappy(data) {
   return Buffer.concat(parts)
 }
 
-const zstd = new Promise((resolve) => ZstdCodec.run((codec) => resolve(new codec.Simple())))
+const zstd = new Promise((resolve) => ZstdCodec.run((codec) => resolve(codec)))
 
 CompressionCodecs[CompressionTypes.Snappy] = () => ({
   compress: async (encoder) => snappy.compress(encoder.buffer),
@@ -41,8 +41,15 @@ CompressionCodecs[CompressionTypes.LZ4] = () => ({
   decompress: async (data) => Buffer.from(lz4.decompress(data)),
 })
 CompressionCodecs[CompressionTypes.ZSTD] = () => ({
-  compress: async (encoder) => Buffer.from((await zstd).compress(encoder.buffer)),
-  decompress: async (data) => Buffer.from((await zstd).decompress(data)),
+  compress: async (encoder) => {
+    const { Simple } = await zstd
+    return Buffer.from(new Simple().compress(encoder.buffer))
+  },
+  // Not every frame tells its content's size, and Simple needs that.
+  decompress: async (data) => {
+    const { Streaming } = await zstd
+    return Buffer.from(new Streaming().decompress(data))
+  },
 })
 
 const CODECS = {
@@ -193,10 +200,18 @@ async function member() {
     metadataMaxAge: 1000,
     allowAutoTopicCreation: flags['auto-create'],
   })
+  let owned = []
+  const revoke = () => {
+    if (owned.length) print({ event: 'revoked', partitions: owned })
+    owned = []
+  }
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
-    print({ event: 'assigned', partitions: payload.memberAssignment[flags.topic] || [] })
+    revoke()
+    owned = payload.memberAssignment[flags.topic] || []
+    print({ event: 'assigned', partitions: owned })
   })
-  consumer.on(consumer.events.REBALANCING, () => print({ event: 'revoked', partitions: [] }))
+  consumer.on(consumer.events.REBALANCING, revoke)
+  consumer.on(consumer.events.STOP, revoke)
   const stop = async () => {
     await consumer.disconnect()
     process.exit(0)
