@@ -399,7 +399,8 @@ def partition_of(group: str) -> int:
 
 def test_groups_live_in_the_partition_of_their_hash(wire: Wire, group: str) -> None:
     topic = create_topic(wire)
-    for name in (group, groups.new_group(wire), f"{groups.new_group_name()} ä 𝄞"):
+    # With so many random names some have a negative, odd hash, where a mask and abs() differ.
+    for name in (f"{groups.new_group_name()} ä 𝄞", *(groups.new_group_name() for _ in range(30))):
         partition = partition_of(name)
         groups.wait_for_coordinator(wire, name)
         before = requests.end_offset(wire, OFFSETS_TOPIC, partition=partition)
