@@ -54,6 +54,22 @@ def broker(request: pytest.FixtureRequest) -> Broker:
     return found
 
 
+def broker_in_the_long_run() -> Callable[[pytest.FixtureRequest], Broker]:
+    """A `broker` fixture for files of slower tests: Apache Kafka comes only in the long run.
+
+    broker = broker_in_the_long_run()
+    """
+
+    def broker(request: pytest.FixtureRequest) -> Broker:
+        found: Broker = request.getfixturevalue(f"shared_{request.param}")
+        return found
+
+    return pytest.fixture(
+        params=["odradek", pytest.param("apache", marks=pytest.mark.slow)],
+        ids=["on_odradek", "on_apache"],
+    )(broker)
+
+
 @pytest.fixture(
     params=["odradek", pytest.param("apache", marks=pytest.mark.slow)],
     ids=["own_odradek", "own_apache"],

@@ -43,6 +43,15 @@ def subscription(topics: Iterable[str]) -> bytes:
     return out + struct.pack(">i", -1)
 
 
+def assignment(topics: Mapping[str, Sequence[int]]) -> bytes:
+    """ConsumerProtocolAssignment, version 0."""
+    out = struct.pack(">hi", 0, len(topics))
+    for name, partitions in topics.items():
+        out += struct.pack(">h", len(name)) + name.encode()
+        out += struct.pack(f">i{len(partitions)}i", len(partitions), *partitions)
+    return out + struct.pack(">i", -1)
+
+
 def find_coordinator(wire: Wire, group: str) -> Struct:
     """Waits while the offsets topic is being created or loaded."""
     found: list[Struct] = []

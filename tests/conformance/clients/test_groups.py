@@ -10,7 +10,7 @@ import pytest
 from tests.support import clients, foreign, groups, members, processes, requests
 from tests.support import record_batches as rb
 from tests.support.clients import Message
-from tests.support.fixtures import Broker
+from tests.support.fixtures import Broker, broker_in_the_long_run
 from tests.support.members import MemberProcess, read_by, wait_until_shared
 from tests.support.requests import create_topic, now_ms
 from tests.support.wire import Wire
@@ -19,6 +19,7 @@ EVERY = ("confluent-kafka", "aiokafka", "kafka-python", "java", "franz-go", "sar
 ALL = (*EVERY, "kafkajs")
 TELLING = [name for name in ALL if name not in members.TELLS_NO_ASSIGNMENT]
 Start = Callable[..., MemberProcess]
+broker = broker_in_the_long_run()
 
 
 @pytest.fixture
