@@ -18,6 +18,7 @@ from tests.support.wire import Wire
 EVERY = ("confluent-kafka", "aiokafka", "kafka-python", "java", "franz-go", "sarama", "kafka-go")
 ALL = (*EVERY, "kafkajs")
 TELLING = [name for name in ALL if name not in members.TELLS_NO_ASSIGNMENT]
+LATER_JAVA = pytest.param("java", marks=pytest.mark.slow)  # its processes take their time
 Start = Callable[..., MemberProcess]
 broker = broker_in_the_long_run()
 
@@ -91,7 +92,7 @@ def test_two_share_and_the_one_left_takes_over(
     groups.wait_for_state(wire, group, "Empty")
 
 
-@pytest.mark.parametrize("client", ["confluent-kafka", "java", "franz-go"])
+@pytest.mark.parametrize("client", ["confluent-kafka", LATER_JAVA, "franz-go"])
 def test_cooperative_members_keep_what_they_have(
     wire: Wire, group: str, start: Start, client: str
 ) -> None:
@@ -110,7 +111,7 @@ def test_cooperative_members_keep_what_they_have(
 
 
 @pytest.mark.parametrize(
-    "client", ["confluent-kafka", "aiokafka", "kafka-python", "java", "franz-go", "sarama"]
+    "client", ["confluent-kafka", "aiokafka", "kafka-python", LATER_JAVA, "franz-go", "sarama"]
 )
 def test_a_static_member_that_dies_and_returns_disturbs_nobody(
     wire: Wire, group: str, start: Start, client: str
