@@ -63,10 +63,11 @@ class Churn:
             rebalance_timeout=2 * SESSION_MS,
         ) as member:
             while time.monotonic() < self.end:
-                if not self._join(member):
+                mine = self._join(member)
+                if mine is None:
                     return
                 fate = dice.choice(("leave", "crash", "stall", "stay", "stay", "stay"))
-                self._work_as_member(member, dice, time.monotonic() + dice.uniform(0.1, 1.0))
+                self._work_as_member(member, mine, dice, time.monotonic() + dice.uniform(0.1, 1.0))
                 if fate == "leave":
                     member.leave()
                     return
@@ -75,11 +76,12 @@ class Churn:
                 if fate == "stall":
                     time.sleep(SESSION_MS / 1000 * dice.uniform(0.5, 1.5))
 
-    def _join(self, member: Member) -> bool:
+    def _join(self, member: Member) -> bytes | None:
+        """The partitions that were assigned; None when the group does not know the member."""
         member.ask_for_id()
         answer = member.try_join()
         if answer.error_code in OUT:
-            return False
+            return None
         assert answer.error_code == 0, answer
         before = self.generation_of.get(member.member_id, 0)
         assert answer.generation_id >= before
@@ -92,17 +94,18 @@ class Churn:
                 plan[name] = bytes(range(place, PARTITIONS, len(names)))
         synced = member.try_sync(plan)
         if synced.error_code in OUT:
-            return synced.error_code != UNKNOWN_MEMBER_ID
+            return None if synced.error_code == UNKNOWN_MEMBER_ID else b""
         assert synced.error_code == 0, synced
         with self.lock:
             owners = self.owners[member.generation]
             for partition in synced.assignment:
                 assert owners.setdefault(partition, member.member_id) == member.member_id
-        self._partitions = {**getattr(self, "_partitions", {}), member.member_id: synced.assignment}
-        return True
+        assignment: bytes = synced.assignment
+        return assignment
 
-    def _work_as_member(self, member: Member, dice: random.Random, until: float) -> None:
-        mine = self._partitions.get(member.member_id, b"")
+    def _work_as_member(
+        self, member: Member, mine: bytes, dice: random.Random, until: float
+    ) -> None:
         while time.monotonic() < until:
             code = member.heartbeat()
             assert code == 0 or code in OUT, code
