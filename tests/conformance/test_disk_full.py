@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import judge, processes, requests
+from tests.support import groups, judge, processes, requests
+from tests.support.groups import Member, committed_offset
 from tests.support.odradek import OdradekBroker
 from tests.support.record_batches import batch
 from tests.support.requests import create_topic, end_offset, now_ms, read_all, try_produce
@@ -17,6 +18,7 @@ from tests.support.wire import Struct, Wire
 
 MIB = 1 << 20
 STORAGE_ERROR = 56
+RETRIABLE = (14, 15, 16)  # what clients retry a commit for
 # No floor, so that the file system itself says no.
 NO_FLOOR = {
     "odradek.disk.floor.bytes": "0",
@@ -242,4 +244,70 @@ def test_below_the_floor_clients_stop_and_administration_goes_on(
                 "writing again",
                 every=0.2,
             )
+        broker.stop()
+
+
+def test_a_group_lives_through_a_full_disk(broker: OdradekBroker, small_disk: Path) -> None:
+    # C030: commits that find no room are refused retriably; none that was acknowledged is lost.
+    ballast = small_disk / "ballast"
+    with Wire(broker.address) as wire:
+        name = create_topic(wire)
+        group = groups.new_group(wire)
+        with Member(broker.address, group) as member:
+            member.join_alone()
+            assert member.commit(name, 1) == 0
+            use_up(ballast)
+            acknowledged, refused = 1, 0
+            for offset in range(2, 400):
+                code = member.commit(name, offset)
+                assert code == 0 or code in RETRIABLE, code
+                acknowledged = acknowledged if code else offset
+                refused += bool(code)
+                if refused > 20:
+                    break
+            assert refused, "the disk was not full"
+            processes.wait_until(lambda: member.heartbeat() == 0, 30, "the coordinator")
+            groups.wait_for_coordinator(wire, group)
+            assert committed_offset(wire, group, name) == acknowledged
+            ballast.unlink()
+            processes.wait_until(
+                lambda: member.commit(name, 1000) == 0, 30, "commits again", every=0.1
+            )
+            broker.kill9()
+            broker.start()
+        with Wire(broker.address) as again:
+            groups.wait_for_coordinator(again, group)
+            assert committed_offset(again, group, name) == 1000
+            assert groups.state(again, group) == "Stable"
+
+
+def test_below_the_floor_groups_go_on(small_disk: Path, tmp_path: Path) -> None:
+    # C030
+    free = os.statvfs(small_disk)
+    floor = {
+        **NO_FLOOR,
+        "odradek.disk.floor.bytes": str(free.f_bavail * free.f_frsize - 10 * MIB),
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    with OdradekBroker(tmp_path / "floor", floor, data=small_disk / "data") as broker:
+        with Wire(broker.address) as wire:
+            name, tiny = create_topic(wire), create_topic(wire)
+            group = groups.new_group(wire)
+            with Member(broker.address, group) as member:
+                member.join_alone()
+                for count in range(14):
+                    assert produce_megabyte(wire, name, count).error_code == 0
+                processes.wait_until(
+                    lambda: bool(
+                        try_produce(wire, tiny, batch([b"x"], timestamp=now_ms())).error_code
+                    ),
+                    60,
+                    "the floor's guard",
+                    every=0.2,
+                )
+                for offset in range(50):
+                    assert member.commit(name, offset) == 0
+                assert member.join().error_code == 0
+                assert member.sync({member.member_id: b"all"}) == b"all"
+                assert committed_offset(wire, group, name) == 49
         broker.stop()
