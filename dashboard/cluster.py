@@ -35,6 +35,7 @@ class BrokerView:
     broker_id: int
     host: str
     port: int
+    rack: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

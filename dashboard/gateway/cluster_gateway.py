@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any
 
 import confluent_kafka
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
+from confluent_kafka import IsolationLevel, TopicCollection
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
@@ -23,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from broker.model.ids import TopicPartition
-from dashboard import probe, wire
+from dashboard import wire
 from dashboard.cluster import (
     DEFAULT_BROKER,
     BrokerView,
@@ -35,20 +34,18 @@ from dashboard.cluster import (
     OffsetView,
     TopicView,
 )
+from dashboard.gateway.cluster_link import ClusterLink
+from dashboard.gateway.group_gateway import GroupGateway
 from dashboard.gateway.record_reader import RecordReader
 from dashboard.gateway.record_writer import RecordWriter
 from dashboard.gateway.translate import (
     config_view,
     described_topic,
-    failure_of_exception,
     library_failures,
     library_resource_type,
     no_default_broker,
-    reason_of,
     topic_view,
 )
-
-K = TypeVar("K")
 
 _OPERATIONS = {
     ConfigOperation.SET: AlterConfigOpType.SET,
@@ -83,11 +80,7 @@ def library_version() -> str:
 
 
 class Gateway:
-    """One cluster, by its bootstrap servers and client properties of librdkafka.
-
-    Nothing is connected before the first question; ``check`` tells within the timeout whether
-    anybody answers at all, and is cheap enough to be asked first by every command.
-    """
+    """What one cluster is asked and told; ``groups`` has what is about consumer groups."""
 
     def __init__(
         self,
@@ -97,55 +90,27 @@ class Gateway:
         timeout_s: float = 10.0,
         is_verbose: bool = False,
     ) -> None:
-        self.bootstrap = bootstrap
-        self.timeout_s = timeout_s
-        self._properties = dict(properties or {})
-        self._is_verbose = is_verbose
-        self._admin_client: AdminClient | None = None
-        self._reached: tuple[str, int] | None = None
-        self._ranges = probe.ApiRanges({})
+        self._link = ClusterLink(bootstrap, properties, timeout_s=timeout_s, is_verbose=is_verbose)
         self._cluster: ClusterView | None = None
+        self.groups = GroupGateway(self._link)
 
     @property
     def is_plain(self) -> bool:
-        """Whether our own plain-socket requests can be used beside the library's."""
-        protocol = self._properties.get("security.protocol", "plaintext")
-        return protocol.lower() == "plaintext"
-
-    def client_properties(self, **more: Any) -> dict[str, Any]:
-        """Properties for a client of the library; the caller's ``-X`` win over ours."""
-        quiet: dict[str, Any] = {} if self._is_verbose else {"log_level": 0}
-        return {
-            "client.id": "odradek",
-            **quiet,
-            **more,
-            **self._properties,
-            "bootstrap.servers": self.bootstrap,
-        }
+        return self._link.is_plain
 
     def check(self) -> None:
-        """Raise a transport failure unless one of the bootstrap servers answers."""
-        problems = []
-        for server in self.bootstrap.split(","):
-            try:
-                address = probe.split_address(server)
-                if self.is_plain:
-                    self._ranges = probe.ask_api_versions(address, self.timeout_s)
-                else:
-                    probe.connect_only(address, self.timeout_s)
-            except (OSError, ValueError) as error:
-                problems.append(f"{server.strip()}: {reason_of(error)}")
-            else:
-                self._reached = address
-                return
-        raise KafkaFailure("NOT_CONNECTED", "; ".join(problems), is_transport=True)
+        """Raise a transport failure unless one of the bootstrap servers answers.
+
+        Cheap enough to be asked first by every command.
+        """
+        self._link.check()
 
     # What exists
 
     def cluster(self) -> ClusterView:
         """Brokers and all topics, as one Metadata answer tells them (topic ids it leaves out)."""
         with library_failures():
-            metadata: Any = self._admin().list_topics(timeout=self.timeout_s)
+            metadata: Any = self._link.admin().list_topics(timeout=self._link.timeout_s)
         self._cluster = ClusterView(
             cluster_id=metadata.cluster_id,
             controller_id=metadata.controller_id if metadata.controller_id >= 0 else None,
@@ -159,16 +124,16 @@ class Gateway:
 
     def topics(self, names: Collection[str]) -> dict[str, TopicView | KafkaFailure]:
         """The named topics with all that the cluster tells of them; never creates one."""
-        if self._can(wire.DESCRIBE_TOPIC_PARTITIONS) and names:
-            with contextlib.suppress(OSError), self._wire() as connection:
+        if self._link.serves(wire.DESCRIBE_TOPIC_PARTITIONS) and names:
+            with contextlib.suppress(OSError), self._link.connect() as connection:
                 return connection.topics(names)
         with library_failures():
-            futures = self._admin().describe_topics(
-                TopicCollection(list(names)), request_timeout=self.timeout_s
+            futures = self._link.admin().describe_topics(
+                TopicCollection(list(names)), request_timeout=self._link.timeout_s
             )
         return {
             name: outcome if isinstance(outcome, KafkaFailure) else described_topic(outcome)
-            for name, outcome in self._outcomes(futures).items()
+            for name, outcome in self._link.outcomes(futures).items()
         }
 
     def offsets(
@@ -188,10 +153,10 @@ class Gateway:
         isolation = IsolationLevel["READ_COMMITTED" if read_committed else "READ_UNCOMMITTED"]
 
         def ask(keys: Sequence[TopicPartition]) -> Mapping[Any, Future[Any]]:
-            return self._admin().list_offsets(
+            return self._link.admin().list_offsets(
                 {ClientPartition(*key): wanted for key in keys},
                 isolation_level=isolation,
-                request_timeout=self.timeout_s,
+                request_timeout=self._link.timeout_s,
             )
 
         return {
@@ -205,7 +170,7 @@ class Gateway:
 
     def log_sizes(self) -> dict[TopicPartition, int] | None:
         """Bytes of each partition on its leader; None where the cluster cannot be asked."""
-        if not self._can(wire.DESCRIBE_LOG_DIRS):
+        if not self._link.serves(wire.DESCRIBE_LOG_DIRS):
             return None
         cluster = self._cluster or self.cluster()
         by_broker: dict[int, dict[TopicPartition, int]] = {}
@@ -213,7 +178,7 @@ class Gateway:
             address = (broker.host, broker.port)
             with (
                 contextlib.suppress(OSError),
-                wire.WireConnection(address, self.timeout_s) as connection,
+                wire.WireConnection(address, self._link.timeout_s) as connection,
             ):
                 by_broker[broker.broker_id] = connection.log_sizes()
         return {
@@ -259,8 +224,8 @@ class Gateway:
             if missing is not None:
                 return missing
             outcome = self._alter_by_library(wire.BROKER_RESOURCE, {name: changes}, validate_only)
-        elif self._can(wire.INCREMENTAL_ALTER_CONFIGS):
-            with library_failures(), self._wire() as connection:
+        elif self._link.serves(wire.INCREMENTAL_ALTER_CONFIGS):
+            with library_failures(), self._link.connect() as connection:
                 outcome = connection.alter_configs(
                     wire.BROKER_RESOURCE, {name: changes}, validate_only=validate_only
                 )
@@ -286,9 +251,9 @@ class Gateway:
             for name in names
         ]
         with library_failures():
-            outcomes = self._done(
-                self._admin().create_topics(
-                    new, validate_only=validate_only, **self._admin_timeouts()
+            outcomes = self._link.done(
+                self._link.admin().create_topics(
+                    new, validate_only=validate_only, **self._link.timeouts()
                 )
             )
         if not validate_only:
@@ -304,16 +269,18 @@ class Gateway:
 
     def delete_topics(self, names: Sequence[str]) -> dict[str, KafkaFailure | None]:
         with library_failures():
-            return self._done(self._admin().delete_topics(list(names), **self._admin_timeouts()))
+            return self._link.done(
+                self._link.admin().delete_topics(list(names), **self._link.timeouts())
+            )
 
     def create_partitions(
         self, name: str, total: int, *, validate_only: bool = False
     ) -> KafkaFailure | None:
         with library_failures():
-            futures = self._admin().create_partitions(
-                [NewPartitions(name, total)], validate_only=validate_only, **self._admin_timeouts()
+            futures = self._link.admin().create_partitions(
+                [NewPartitions(name, total)], validate_only=validate_only, **self._link.timeouts()
             )
-            return self._done(futures)[name]
+            return self._link.done(futures)[name]
 
     def delete_records(
         self, before: Mapping[TopicPartition, int]
@@ -322,7 +289,7 @@ class Gateway:
 
         def ask(keys: Sequence[TopicPartition]) -> Mapping[Any, Future[Any]]:
             asked = [ClientPartition(*key, before[key]) for key in keys]
-            return self._admin().delete_records(asked, **self._admin_timeouts())
+            return self._link.admin().delete_records(asked, **self._link.timeouts())
 
         return {
             key: outcome if isinstance(outcome, KafkaFailure) else outcome.low_watermark
@@ -335,7 +302,7 @@ class Gateway:
         self, starts: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> RecordReader:
         """Read from these offsets on. No group: nothing is committed, nobody is disturbed."""
-        properties = self.client_properties(
+        properties = self._link.client_properties(
             **{
                 "group.id": "odradek-cli",
                 "enable.auto.commit": False,
@@ -346,7 +313,7 @@ class Gateway:
             }
         )
         with library_failures():
-            return RecordReader(properties, starts, self.timeout_s)
+            return RecordReader(properties, starts, self._link.timeout_s)
 
     def writer(self, topic: str, **properties: Any) -> RecordWriter:
         """Write to one topic. Keys find the partition that the Java client would choose."""
@@ -355,38 +322,13 @@ class Gateway:
             # The broker's max.message.bytes decides, not the library's copy of it.
             "message.max.bytes": 1_000_000_000,
             # How long a topic may be unknown before its records fail.
-            "topic.metadata.propagation.max.ms": min(5_000, int(self.timeout_s * 1000)),
-            "message.timeout.ms": max(30_000, int(self.timeout_s * 1000)),
+            "topic.metadata.propagation.max.ms": min(5_000, int(self._link.timeout_s * 1000)),
+            "message.timeout.ms": max(30_000, int(self._link.timeout_s * 1000)),
         }
         with library_failures():
-            return RecordWriter(topic, self.client_properties(**{**defaults, **properties}))
+            return RecordWriter(topic, self._link.client_properties(**{**defaults, **properties}))
 
     # Below
-
-    def _admin(self) -> AdminClient:
-        if self._admin_client is None:
-            self._admin_client = AdminClient(self.client_properties())
-            # A first request that needs a partition's leader may be put off by the library for one
-            # to three seconds while it changes connections; this one never is. Its answer, or
-            # that an old cluster cannot give one, does not matter.
-            with contextlib.suppress(KafkaException, TimeoutError):
-                answer = self._admin_client.describe_cluster(request_timeout=self.timeout_s)
-                answer.result(timeout=self.timeout_s)
-        return self._admin_client
-
-    def _admin_timeouts(self) -> dict[str, float]:
-        return {"request_timeout": self.timeout_s, "operation_timeout": self.timeout_s}
-
-    def _can(self, request: tuple[int, int]) -> bool:
-        if not self.is_plain:
-            return False
-        if self._reached is None:
-            self.check()
-        return self._ranges.serves(*request)
-
-    def _wire(self) -> wire.WireConnection:
-        assert self._reached is not None, "only after _can()"
-        return wire.WireConnection(self._reached, self.timeout_s)
 
     def _missing_broker(self, name: str) -> KafkaFailure | None:
         """The library waits its whole timeout for a broker that does not exist: ask first."""
@@ -400,8 +342,8 @@ class Gateway:
     def _describe_configs(
         self, resource_type: int, names: Sequence[str], keys: Sequence[str] | None
     ) -> dict[str, list[ConfigView] | KafkaFailure]:
-        if self._can(wire.DESCRIBE_CONFIGS):
-            with contextlib.suppress(OSError), self._wire() as connection:
+        if self._link.serves(wire.DESCRIBE_CONFIGS):
+            with contextlib.suppress(OSError), self._link.connect() as connection:
                 found = connection.describe_configs(resource_type, names, keys)
                 return {
                     name: sorted(views, key=lambda view: view.name)
@@ -420,7 +362,9 @@ class Gateway:
         if not resources:
             return {}
         with library_failures():
-            futures = self._admin().describe_configs(resources, request_timeout=self.timeout_s)
+            futures = self._link.admin().describe_configs(
+                resources, request_timeout=self._link.timeout_s
+            )
         return {
             resource.name: (
                 outcome
@@ -431,7 +375,7 @@ class Gateway:
                     if keys is None or name in keys
                 ]
             )
-            for resource, outcome in self._outcomes(futures).items()
+            for resource, outcome in self._link.outcomes(futures).items()
         }
 
     def _alter_by_library(
@@ -456,10 +400,10 @@ class Gateway:
             for name, of_name in changes.items()
         ]
         with library_failures():
-            futures = self._admin().incremental_alter_configs(
-                resources, validate_only=validate_only, request_timeout=self.timeout_s
+            futures = self._link.admin().incremental_alter_configs(
+                resources, validate_only=validate_only, request_timeout=self._link.timeout_s
             )
-            return {key.name: failure for key, failure in self._done(futures).items()}
+            return {key.name: failure for key, failure in self._link.done(futures).items()}
 
     def _by_partition(
         self,
@@ -476,30 +420,10 @@ class Gateway:
                 time.sleep(LEADER_PAUSE_S)
             with library_failures():
                 futures = ask(left)
-            for key, outcome in self._outcomes(futures).items():
+            for key, outcome in self._link.outcomes(futures).items():
                 found[TopicPartition(key.topic, key.partition)] = outcome
             left = [key for key in left if _is_leader_in_change(found.get(key))]
         return found
-
-    def _done(self, futures: Mapping[K, Future[Any]]) -> dict[K, KafkaFailure | None]:
-        return {
-            key: outcome if isinstance(outcome, KafkaFailure) else None
-            for key, outcome in self._outcomes(futures).items()
-        }
-
-    def _outcomes(self, futures: Mapping[K, Future[Any]]) -> dict[K, Any]:
-        """Results by key; a failure that no broker gave fails the whole call."""
-        outcomes: dict[K, Any] = {}
-        for key, future in futures.items():
-            try:
-                # Grace on top: the library's own timeout gives the better message.
-                outcomes[key] = future.result(timeout=self.timeout_s + 5)
-            except KafkaException as error:
-                failure = failure_of_exception(error)
-                if failure.is_transport:
-                    raise failure from None
-                outcomes[key] = failure
-        return outcomes
 
 
 def _is_leader_in_change(outcome: object) -> bool:

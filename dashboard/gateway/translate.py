@@ -12,8 +12,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     RESOURCE_TOPIC,
 )
 
+from broker.model.ids import TopicPartition
 from dashboard import wire
 from dashboard.cluster import (
+    BrokerView,
     ConfigSource,
     ConfigSynonym,
     ConfigView,
@@ -21,6 +23,7 @@ from dashboard.cluster import (
     PartitionView,
     TopicView,
 )
+from dashboard.groups import GroupListing, GroupView, MemberView
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 TRANSPORT_CODES = frozenset(
@@ -34,6 +37,10 @@ TRANSPORT_CODES = frozenset(
         KafkaError._MSG_TIMED_OUT,
     }
 )
+_STATE_WORDS = {
+    "PREPARING_REBALANCING": "PreparingRebalance",
+    "COMPLETING_REBALANCING": "CompletingRebalance",
+}
 _MISSING_CODES = frozenset(
     {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT}
 )
@@ -132,3 +139,48 @@ def config_view(entry: Any) -> ConfigView:
             for synonym in entry.synonyms.values()
         ),
     )
+
+
+def listed_group(listing: Any) -> GroupListing:
+    return GroupListing(listing.group_id, _state(listing.state), _group_type(listing.type))
+
+
+def group_view(description: Any) -> GroupView:
+    node = description.coordinator
+    return GroupView(
+        group=description.group_id,
+        state=_state(description.state) or "",
+        group_type=_group_type(description.type),
+        coordinator=None if node is None else BrokerView(node.id, node.host, node.port),
+        assignor=description.partition_assignor or None,
+        members=tuple(
+            MemberView(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.host,
+                _assigned(member.assignment) or (),
+                _assigned(member.target_assignment),
+            )
+            for member in description.members
+        ),
+    )
+
+
+def _assigned(assignment: Any) -> tuple[TopicPartition, ...] | None:
+    if assignment is None:
+        return None
+    return tuple(sorted(TopicPartition(p.topic, p.partition) for p in assignment.topic_partitions))
+
+
+def _state(state: Any) -> str | None:
+    """Kafka's word for a state; the library does not know those of newer groups."""
+    if state is None or state.name == "UNKNOWN":
+        return None
+    return _STATE_WORDS.get(state.name, str(state.name).capitalize())
+
+
+def _group_type(group_type: Any) -> str | None:
+    if group_type is None or group_type.name == "UNKNOWN":
+        return None
+    return str(group_type.name).lower()
