@@ -28,6 +28,7 @@ COMMANDS = {
     "serve": ("appliance.commands.serve:serve", "Start Odradek and keep it running."),
     "status": ("appliance.commands.status:status", "Is the cluster healthy? Exit code 10 if not."),
     "topic": ("appliance.commands.topic:topic", "List, create, change and delete topics."),
+    "group": ("appliance.commands.group:group", "Consumer groups: lag, offsets, members."),
     "produce": ("appliance.commands.produce:produce", "Write records from standard input."),
     "consume": ("appliance.commands.consume:consume", "Read records."),
     "tail": ("appliance.commands.consume:tail", "Read records as they arrive."),

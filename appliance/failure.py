@@ -42,6 +42,24 @@ _HINTS = {
     "TOPIC_DELETION_DISABLED": "The broker runs with delete.topic.enable=false.",
     "POLICY_VIOLATION": "The topic's cleanup.policy does not allow this.",
     "UNSUPPORTED_VERSION": "The cluster is too old for this command, or does not offer it.",
+    "GROUP_ID_NOT_FOUND": "`odradek group list` shows which groups there are.",
+    "NON_EMPTY_GROUP": (
+        "Stop its consumers first: `odradek group describe GROUP --members` lists them."
+    ),
+    "UNKNOWN_MEMBER_ID": (
+        "Offsets of a group with members are theirs to commit: stop them first; "
+        "`odradek group describe GROUP --members` lists them."
+    ),
+    "GROUP_SUBSCRIBED_TO_TOPIC": (
+        "Its members read this topic: stop them first; "
+        "`odradek group describe GROUP --members` lists them."
+    ),
+    "COORDINATOR_LOAD_IN_PROGRESS": (
+        "The broker still reads the group's offsets after its start: try again in a moment."
+    ),
+    "COORDINATOR_NOT_AVAILABLE": (
+        "`odradek status` shows whether the partitions of __consumer_offsets have leaders."
+    ),
     "TIMED_OUT": (
         "The broker answered first and then not in time: `odradek doctor` dials the address "
         "that it advertises; --timeout waits longer."
@@ -77,6 +95,8 @@ class ItemError:
             if hint is not None and kind in subject:
                 hint = hint.replace("--topic NAME", f"--{kind} {subject[kind]}")
                 hint = hint.replace("NAME", str(subject[kind]))
+        if hint is not None and "group" in subject:
+            hint = hint.replace("GROUP", str(subject["group"]))
         return cls(failure.code, failure.message, subject, hint)
 
     def as_object(self) -> dict[str, Any]:

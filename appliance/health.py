@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from appliance.output import Column, Table
+from appliance.output import Column, Table, render_description
 from dashboard.cluster import ClusterView, PartitionView, TopicView
 
 SHOWN_PARTITIONS = 20
@@ -66,18 +66,17 @@ class Health:
 
     def as_text(self) -> str:
         count = f"{len(self.brokers)}/{len(self.expected_brokers)}"
-        lines = [
-            ("HEALTHY", "yes" if self.is_healthy else "no"),
-            ("REASONS", "; ".join(self.reasons) or "-"),
-            ("CLUSTER-ID", self.cluster_id or "-"),
-            ("CONTROLLER", "-" if self.controller is None else str(self.controller)),
+        lines: list[tuple[str, Any]] = [
+            ("HEALTHY", self.is_healthy),
+            ("REASONS", "; ".join(self.reasons)),
+            ("CLUSTER-ID", self.cluster_id),
+            ("CONTROLLER", self.controller),
             ("BROKERS", f"{count} ({', '.join(map(str, self.brokers))})"),
             (f"LEADERLESS ({len(self.leaderless)})", _listed(self.leaderless)),
             (f"UNDER-REPLICATED ({len(self.under_replicated)})", _listed(self.under_replicated)),
             (f"UNDER-MIN-ISR ({len(self.under_min_isr)})", _listed(self.under_min_isr)),
         ]
-        width = max(len(label) for label, _ in lines)
-        return "".join(f"{label:<{width}}  {value}\n" for label, value in lines)
+        return render_description(lines, [])
 
 
 def judge(cluster: ClusterView, min_isr: Mapping[str, int]) -> Health:
@@ -116,6 +115,6 @@ def _where(
 
 
 def _listed(partitions: tuple[str, ...]) -> str:
-    shown = ", ".join(partitions[:SHOWN_PARTITIONS]) or "-"
+    shown = ", ".join(partitions[:SHOWN_PARTITIONS])
     hidden = len(partitions) - SHOWN_PARTITIONS
     return f"{shown} and {hidden} more" if hidden > 0 else shown

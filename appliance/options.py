@@ -7,14 +7,17 @@ hand puts them. Groups import a command's module only when that command runs.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from appliance.output import FORMATS
 from appliance.session import Session
+
+if TYPE_CHECKING:
+    from dashboard.gateway import Gateway
 
 ENVIRONMENT_BOOTSTRAP = "ODRADEK_BOOTSTRAP"
 
@@ -57,13 +60,12 @@ class AddressType(click.ParamType[str]):
     name = "host:port"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from dashboard.probe import split_address
+        from dashboard.probe import join_address, split_address
 
         try:
-            host, port = split_address(value)
+            return join_address(*split_address(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class PartitionListType(click.ParamType[frozenset[int]]):
@@ -89,10 +91,12 @@ class PartitionListType(click.ParamType[frozenset[int]]):
         return frozenset(found)
 
 
-class TopicNameType(click.ParamType[str]):
-    """A topic name, completed by the shell from the cluster that answers."""
+class ClusterNameType(click.ParamType[str]):
+    """The name of something in the cluster, completed by the shell from the one that answers."""
 
-    name = "topic"
+    def __init__(self, name: str, names: Callable[[Gateway], Iterable[str]]) -> None:
+        self.name = name
+        self._names = names
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -105,17 +109,26 @@ class TopicNameType(click.ParamType[str]):
         session = ctx.find_object(Session) or Session()
         session.timeout_ms = min(session.timeout_ms, 1000)
         try:
-            topics = session.gateway().cluster().topics
+            names = list(self._names(session.gateway()))
         except (CommandError, KafkaFailure):
             return []
-        return [CompletionItem(t.name) for t in topics if t.name.startswith(incomplete)]
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def _topic_names(gateway: Gateway) -> Iterable[str]:
+    return (topic.name for topic in gateway.cluster().topics)
+
+
+def _group_names(gateway: Gateway) -> Iterable[str]:
+    return (listing.group for listing in gateway.groups.listings())
 
 
 DURATION = DurationType()
 KEY_VALUE = KeyValueType()
 ADDRESS = AddressType()
 PARTITIONS = PartitionListType()
-TOPIC = TopicNameType()
+TOPIC = ClusterNameType("topic", _topic_names)
+GROUP = ClusterNameType("group", _group_names)
 
 
 def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
@@ -191,7 +204,10 @@ class Command(click.Command):
     def __init__(self, *args: Any, has_kafka_format: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.has_kafka_format = has_kafka_format
-        self.params.extend(_global_options(hidden=True))
+        own = {name for param in self.params for name in param.opts}
+        self.params.extend(
+            option for option in _global_options(hidden=True) if own.isdisjoint(option.opts)
+        )
         if self.epilog is None:
             self.epilog = "Global options: odradek --help"
 

@@ -35,6 +35,9 @@ class Column:
         return self.key.upper().replace("_", "-")
 
 
+_PLAIN_COLUMN = Column("")
+
+
 @dataclass(slots=True)
 class Table:
     columns: Sequence[Column]
@@ -149,6 +152,17 @@ def render_table(table: Table, *, wide: bool = False, color: bool = False) -> st
         verdicts = [c for c, column in zip(line, columns, strict=True) if column.kind == "status"]
         lines.append(_colored(text, verdicts) if color else text)
     return "\n".join(lines) + "\n"
+
+
+def render_description(
+    summary: Sequence[tuple[str, Any]], tables: Iterable[Table], *, wide: bool = False
+) -> str:
+    """One thing in full: lines of ``LABEL  value``, then those tables that hold anything."""
+    width = max((len(label) for label, _ in summary), default=0)
+    lines = [f"{label:<{width}}  {_cell(_PLAIN_COLUMN, value)}\n" for label, value in summary]
+    parts = ["".join(lines)] if lines else []
+    parts += [render_table(table, wide=wide) for table in tables if table.rows]
+    return "\n".join(parts)
 
 
 def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:

@@ -63,6 +63,25 @@ def split_failures(
     return good, errors
 
 
+def choose_partitions(
+    topic: TopicView, wanted: frozenset[int] | None
+) -> tuple[list[TopicPartition], list[ItemError]]:
+    """The topic's partitions, or those asked for; an error for each that does not exist."""
+    if wanted is None:
+        return topic.keys, []
+    existing = {key.partition: key for key in topic.keys}
+    errors = [
+        ItemError(
+            "UNKNOWN_TOPIC_OR_PARTITION",
+            f"{topic.name} has {len(existing)} partitions",
+            {"topic": topic.name, "partition": index},
+            f"`odradek topic describe {topic.name} -p` lists them.",
+        )
+        for index in sorted(wanted - existing.keys())
+    ]
+    return [existing[index] for index in sorted(wanted & existing.keys())], errors
+
+
 class LogFigures:
     """Offsets and sizes of many partitions, asked once for all of them."""
 
@@ -75,12 +94,12 @@ class LogFigures:
             for key, partition in zip(topic.keys, topic.partitions, strict=True)
             if not partition.is_leaderless
         ]
-        self.starts = _known(gateway.offsets(keys, OffsetAt.EARLIEST))
-        self.ends = _known(gateway.offsets(keys, OffsetAt.LATEST))
+        self.starts = known_offsets(gateway.offsets(keys, OffsetAt.EARLIEST))
+        self.ends = known_offsets(gateway.offsets(keys, OffsetAt.LATEST))
         self.sizes = gateway.log_sizes()
         self.last: dict[TopicPartition, OffsetView] = {}
         if last_records:
-            self.last = _known(gateway.offsets(keys, OffsetAt.MAX_TIMESTAMP))
+            self.last = known_offsets(gateway.offsets(keys, OffsetAt.MAX_TIMESTAMP))
 
     def message_count(self, topic: TopicView) -> int | None:
         """Offsets between start and end: compaction and markers leave fewer records."""
@@ -112,7 +131,7 @@ class LogFigures:
         return newest if newest >= 0 else None
 
 
-def _known(
+def known_offsets(
     found: dict[TopicPartition, OffsetView | KafkaFailure],
 ) -> dict[TopicPartition, OffsetView]:
     return {key: view for key, view in found.items() if not isinstance(view, KafkaFailure)}

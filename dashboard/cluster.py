@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from broker.model.ids import TopicPartition
+from dashboard.probe import join_address
 
 DEFAULT_BROKER = ""
 """Name of the resource that holds the cluster-wide defaults of dynamic broker settings."""
@@ -36,6 +37,10 @@ class BrokerView:
     host: str
     port: int
     rack: str | None = None
+
+    @property
+    def address(self) -> str:
+        return join_address(self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)

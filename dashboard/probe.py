@@ -49,6 +49,11 @@ def split_address(address: str, default_port: int = 9092) -> tuple[str, int]:
     return host or "127.0.0.1", int(port)
 
 
+def join_address(host: str, port: int) -> str:
+    """The text that ``split_address`` takes apart."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def ask_api_versions(address: tuple[str, int], timeout_s: float) -> ApiRanges:
     """The broker's answer. Raises OSError: refused, timed out, or ``ProbeError``."""
     with socket.create_connection(address, timeout=timeout_s) as connection:

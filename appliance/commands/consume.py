@@ -15,7 +15,6 @@ from typing import Any
 
 import click
 
-from appliance.commands.topic_trim import choose_partitions
 from appliance.failure import EXIT_FAILED, EXIT_OK, CommandError, ItemError
 from appliance.offset_range import GRAMMAR, OffsetRange, parse_offset_range
 from appliance.options import PARTITIONS, TOPIC, command, pass_session
@@ -23,7 +22,7 @@ from appliance.progress import ProgressLine, progress_words
 from appliance.reading import ReadProgress, RecordFilter, find_spans
 from appliance.record_format import Renderer, compile_format, json_renderer, pretty_renderer
 from appliance.session import Session
-from appliance.topics import split_failures
+from appliance.topics import choose_partitions, split_failures
 from broker.clock import SystemClock
 from broker.model.ids import TopicPartition
 from dashboard.cluster import KafkaFailure, PartitionEnd, Record

@@ -38,7 +38,7 @@ from appliance.supervisor.serve_lock import (
     read_holder,
 )
 from broker.clock import SystemClock
-from dashboard.probe import split_address
+from dashboard.probe import join_address, split_address
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
 PROGRAMS = ("broker",)
@@ -254,7 +254,7 @@ def _shown_address(advertised: str | None, address: tuple[str, int]) -> str:
     if advertised is not None:
         return advertised
     host, port = reachable(*address)
-    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    shown = join_address(host, port)
     return shown if host == address[0] else f"{shown} (every address of this machine listens)"
 
 

@@ -9,7 +9,7 @@ import click
 
 from appliance.failure import CommandError, ItemError
 from appliance.options import TOPIC, command, pass_session
-from appliance.output import Column, Report, Table, format_size
+from appliance.output import Column, Report, Table, format_size, render_description
 from appliance.session import Session
 from appliance.topics import (
     LogFigures,
@@ -79,7 +79,8 @@ def describe(
         configs="all" if configs or everything else "changed" if is_default else "none",
         partitions=partitions or everything or is_default,
     )
-    return session.emit(_report(gateway, ordered, settings, sections, errors))
+    wide = session.format == "wide"
+    return session.emit(_report(gateway, ordered, settings, sections, errors, wide=wide))
 
 
 class Sections:
@@ -97,6 +98,8 @@ def _report(
     settings: dict[str, list[ConfigView]],
     sections: Sections,
     errors: list[ItemError],
+    *,
+    wide: bool,
 ) -> Report:
     figures = LogFigures(gateway, topics)
     report = Report(errors=errors, data=[])
@@ -106,6 +109,7 @@ def _report(
         shown = [view for view in views if sections.configs == "all" or not view.is_default]
         tables = []
         document = _summary(topic, figures)
+        summary = _lines(document) if sections.summary else []
         if sections.configs != "none":
             table = Table(CONFIG_COLUMNS, [_config_row(topic, view) for view in shown])
             document["configs"] = table.objects()
@@ -116,7 +120,7 @@ def _report(
             tables.append(table)
         assert report.data is not None
         report.data.append(document)
-        texts.append(_text(document, tables, with_summary=sections.summary))
+        texts.append(render_description(summary, tables, wide=wide))
         report.tables += tables or [_summary_table(document)]
     report.text = "\n".join(texts)
     return report
@@ -138,22 +142,10 @@ def _summary_table(document: dict[str, Any]) -> Table:
     return Table([Column(key) for key in document], [document])
 
 
-def _text(document: dict[str, Any], tables: Iterable[Table], *, with_summary: bool) -> str:
-    parts = []
-    if with_summary:
-        lines = []
-        for key, value in document.items():
-            if not isinstance(value, list):
-                shown = format_size(value) if key == "size" and value is not None else value
-                label = key.upper().replace("_", "-")
-                lines.append(f"{label:<12}{'-' if shown is None else _word(shown)}")
-        parts.append("\n".join(lines) + "\n")
-    parts += [Report([table]).render("text") for table in tables if table.rows]
-    return "\n".join(parts)
-
-
-def _word(value: Any) -> str:
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+def _lines(document: dict[str, Any]) -> list[tuple[str, Any]]:
+    size = document["size"]
+    shown = {**document, "size": None if size is None else format_size(size)}
+    return [(key.upper().replace("_", "-"), value) for key, value in shown.items()]
 
 
 def _config_row(topic: TopicView, view: ConfigView) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from appliance.offset_range import Anchor, Bound, parse_bound
 from appliance.options import PARTITIONS, TOPIC, command, pass_session
 from appliance.output import Column, Report, Table
 from appliance.session import Session
-from appliance.topics import split_failures
+from appliance.topics import choose_partitions, split_failures
 from broker.clock import SystemClock
 from broker.model.ids import TopicPartition
-from dashboard.cluster import KafkaFailure, TopicView
+from dashboard.cluster import KafkaFailure
 from dashboard.gateway import Gateway, OffsetAt
 
 COLUMNS = (
@@ -75,25 +75,6 @@ def trim(
             }
         )
     return session.emit(Report([Table(COLUMNS, rows)], errors))
-
-
-def choose_partitions(
-    topic: TopicView, wanted: frozenset[int] | None
-) -> tuple[list[TopicPartition], list[ItemError]]:
-    """The topic's partitions, or those asked for; an error for each that does not exist."""
-    if wanted is None:
-        return topic.keys, []
-    existing = {key.partition: key for key in topic.keys}
-    errors = [
-        ItemError(
-            "UNKNOWN_TOPIC_OR_PARTITION",
-            f"{topic.name} has {len(existing)} partitions",
-            {"topic": topic.name, "partition": index},
-            f"`odradek topic describe {topic.name} -p` lists them.",
-        )
-        for index in sorted(wanted - existing.keys())
-    ]
-    return [existing[index] for index in sorted(wanted & existing.keys())], errors
 
 
 def _targets(

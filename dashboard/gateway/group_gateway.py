@@ -67,7 +67,7 @@ class GroupGateway:
                 found = self._by_wire(groups, self._describe_by_wire)
             else:
                 found = self._describe_by_library(groups)
-        return {name: _existing(name, found[name]) for name in groups}
+        return {name: _existing(found[name]) for name in groups}
 
     def committed(self, groups: Sequence[str]) -> dict[str, Commits | KafkaFailure]:
         """Committed offsets; empty for a group that has none or does not exist."""
@@ -271,10 +271,10 @@ def _has_to_wait(outcome: object) -> bool:
     return isinstance(outcome, KafkaFailure) and outcome.code in _WAIT_CODES
 
 
-def _existing(name: str, outcome: GroupView | KafkaFailure) -> GroupView | KafkaFailure:
+def _existing(outcome: GroupView | KafkaFailure) -> GroupView | KafkaFailure:
     """Brokers have told a group that does not exist as an empty dead one for a long time."""
     if isinstance(outcome, GroupView) and outcome.state == "Dead":
-        return KafkaFailure("GROUP_ID_NOT_FOUND", f"group {name} does not exist")
+        return KafkaFailure("GROUP_ID_NOT_FOUND", "there is no such group")
     return outcome
 
 
