@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from appliance.groups import GroupOffset
 from broker.model.ids import TopicPartition
+from dashboard.cluster import KafkaFailure
 from dashboard.groups import GroupListing, GroupView
 
 _NONE = "-"
@@ -77,7 +78,14 @@ def state_text(view: GroupView, *, is_verbose: bool = False) -> str:
     head = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", *epochs, "#MEMBERS"]
     widths = [_WIDTH, 25, 20, 20, *([_WIDTH, 25] if is_verbose else []), 0]
     numbers = [view.group_epoch, view.assignment_epoch] if is_verbose else []
-    line = [view.group, coordinator, view.assignor, view.state, *numbers, len(view.members)]
+    line: list[_Cell] = [
+        view.group,
+        coordinator,
+        view.assignor,
+        view.state,
+        *numbers,
+        len(view.members),
+    ]
     return _table(head, widths, [line])
 
 
@@ -102,8 +110,18 @@ def listing_text(listings: Iterable[GroupListing], *, with_type: bool, with_stat
 
 def reset_text(moves: Iterable[tuple[str, TopicPartition, int]]) -> str:
     """What --reset-offsets prints: (group, partition, new offset) a line."""
-    lines = [[group, key.topic, key.partition, at] for group, key, at in moves]
+    lines = [(group, key.topic, key.partition, at) for group, key, at in moves]
     return _table(["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"], [_WIDTH, _WIDTH, 10, 0], lines)
+
+
+def deleted_groups_text(outcomes: Mapping[str, KafkaFailure | None]) -> str:
+    """What --delete says of the groups that are gone; errors are said on stderr."""
+    gone = ", ".join(f"'{name}'" for name, failure in outcomes.items() if failure is None)
+    if not gone:
+        return ""
+    if any(outcomes.values()):
+        return f"\nThese consumer groups were deleted successfully: {gone}\n"
+    return f"Deletion of requested consumer groups ({gone}) was successful.\n"
 
 
 def deleted_offsets_text(statuses: Iterable[tuple[str, int | None, str]]) -> str:

@@ -88,6 +88,11 @@ def scope_partitions(
     return list(dict.fromkeys(keys)), errors
 
 
+def subject_of(key: TopicPartition) -> dict[str, Any]:
+    """How an error names a partition."""
+    return {"topic": key.topic, "partition": key.partition}
+
+
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
     """A partition as a group sees it; None for what is not known."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,3 +129,11 @@ class Session:
         sys.stderr.flush()
         if sys.stdin.readline().strip() != word:
             raise CommandError("not confirmed, nothing was changed", code="NOT_CONFIRMED")
+
+    def confirm_several(self, verb: str, noun: str, names: Sequence[str]) -> None:
+        """The name itself for one thing, the count for several."""
+        if len(names) == 1:
+            self.confirm(f"{verb} {noun} {names[0]}", names[0])
+            return
+        listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+        self.confirm(f"{verb} {len(names)} {noun}s ({listed})", str(len(names)))

@@ -132,20 +132,11 @@ def delete(
             for name, view in gateway.topics(chosen).items()
         }
     else:
-        confirm_topics(session, "delete", chosen)
+        session.confirm_several("delete", "topic", chosen)
         outcomes = gateway.delete_topics(chosen)
     accepted = ("UNKNOWN_TOPIC_OR_PARTITION",) if if_exists else ()
     done = "OK (dry run)" if dry_run else "OK"
     return _emit(session, outcomes, done=done, accepted=accepted, kafka_words=None)
-
-
-def confirm_topics(session: Session, verb: str, names: Sequence[str]) -> None:
-    """The name itself for one topic, the count for several."""
-    if len(names) == 1:
-        session.confirm(f"{verb} topic {names[0]}", names[0])
-        return
-    listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
-    session.confirm(f"{verb} {len(names)} topics ({listed})", str(len(names)))
 
 
 def _emit(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from appliance.commands.topic_change import confirm_topics
 from appliance.failure import ItemError
 from appliance.offset_range import Anchor, Bound, parse_bound
 from appliance.options import PARTITIONS, TOPIC, command, pass_session
@@ -58,7 +57,7 @@ def trim(
     if dry_run:
         outcomes |= moving
     elif moving:
-        confirm_topics(session, "delete records of", [name])
+        session.confirm_several("delete records of", "topic", [name])
         outcomes |= gateway.delete_records(moving)
     rows = []
     for key in targets:
