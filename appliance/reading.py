@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from appliance.failure import ItemError
 from appliance.offset_range import Anchor, Bound, OffsetRange
@@ -63,6 +64,25 @@ def resolve_span(
     return span, remark
 
 
+class Progress(Protocol):
+    """Follows a reading to its end, if it has one."""
+
+    @property
+    def is_done(self) -> bool: ...
+
+    def on_record(self, record: Record) -> bool:
+        """Whether the record belongs to what was asked."""
+
+    def on_partition_end(self, key: TopicPartition) -> None:
+        """Nothing follows for now: what was to be read to an end has been read."""
+
+    def take_closed(self) -> list[TopicPartition]:
+        """Partitions that need not be fetched any more, each once."""
+
+    def fraction(self) -> float | None:
+        """How much is done, by offsets; None where there is no end."""
+
+
 class ReadProgress:
     """Follows several spans to their ends."""
 
@@ -83,7 +103,6 @@ class ReadProgress:
         return {key: self._spans[key].start for key in self._open}
 
     def on_record(self, record: Record) -> bool:
-        """Whether the record belongs to what was asked."""
         key = TopicPartition(record.topic, record.partition)
         span = self._spans[key]
         self._positions[key] = record.offset + 1
@@ -95,18 +114,15 @@ class ReadProgress:
         return record.offset >= span.skip_before
 
     def on_partition_end(self, key: TopicPartition) -> None:
-        """Nothing follows for now: what was to be read to an end has been read."""
         if self._spans[key].end is not None:
             self._positions[key] = self._spans[key].end or 0
             self._close(key)
 
     def take_closed(self) -> list[TopicPartition]:
-        """Partitions that need not be fetched any more, each once."""
         closed, self._just_closed = self._just_closed, []
         return closed
 
     def fraction(self) -> float | None:
-        """How much is done, by offsets; None where there is no end."""
         total = done = 0
         for key, span in self._spans.items():
             if span.end is None:
@@ -114,6 +130,59 @@ class ReadProgress:
             total += max(0, span.end - span.start)
             done += max(0, min(self._positions[key], span.end) - span.start)
         return done / total if total else 1.0
+
+    def _close(self, key: TopicPartition) -> None:
+        if key in self._open:
+            self._open.discard(key)
+            self._just_closed.append(key)
+
+
+class GroupProgress:
+    """Follows the partitions that a group gives us, and takes away again.
+
+    ``stops_at_end``: each is read to the end that it had when we got it.
+    """
+
+    def __init__(self, *, stops_at_end: bool) -> None:
+        self._stops_at_end = stops_at_end
+        self._ends: dict[TopicPartition, int] = {}
+        self._open: set[TopicPartition] = set()
+        self._just_closed: list[TopicPartition] = []
+        self._has_begun = False
+
+    @property
+    def is_done(self) -> bool:
+        return self._stops_at_end and self._has_begun and not self._open
+
+    def on_assigned(self, ends: Mapping[TopicPartition, int]) -> None:
+        self._has_begun = True
+        self._ends |= ends
+        self._open |= ends.keys()
+
+    def on_revoked(self, keys: Iterable[TopicPartition]) -> None:
+        for key in keys:
+            self._ends.pop(key, None)
+            self._open.discard(key)
+
+    def on_record(self, record: Record) -> bool:
+        if not self._stops_at_end:
+            return True
+        key = TopicPartition(record.topic, record.partition)
+        end = self._ends.get(key, 0)
+        if record.offset + 1 >= end:
+            self._close(key)
+        return record.offset < end
+
+    def on_partition_end(self, key: TopicPartition) -> None:
+        if self._stops_at_end:
+            self._close(key)
+
+    def take_closed(self) -> list[TopicPartition]:
+        closed, self._just_closed = self._just_closed, []
+        return closed
+
+    def fraction(self) -> float | None:
+        return None
 
     def _close(self, key: TopicPartition) -> None:
         if key in self._open:

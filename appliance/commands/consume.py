@@ -1,7 +1,8 @@
 """``odradek consume`` and ``tail``: read records and write them out.
 
-No consumer group takes part: partitions are assigned, nothing is committed, so looking at a
-topic disturbs nobody. Partitions that are added to a topic while it is being read are not seen.
+Without -g no consumer group takes part: partitions are assigned, nothing is committed, so looking
+at a topic disturbs nobody; partitions that are added while it is being read are not seen. With -g
+the group decides what is read, and what was written out is committed.
 """
 
 from __future__ import annotations
@@ -16,17 +17,23 @@ from typing import Any
 import click
 
 from appliance.failure import EXIT_FAILED, EXIT_OK, CommandError, ItemError
-from appliance.offset_range import GRAMMAR, OffsetRange, parse_offset_range
-from appliance.options import PARTITIONS, TOPIC, command, pass_session
+from appliance.offset_range import GRAMMAR, Anchor, OffsetRange, parse_offset_range
+from appliance.options import GROUP, PARTITIONS, TOPIC, command, pass_session
 from appliance.progress import ProgressLine, progress_words
-from appliance.reading import ReadProgress, RecordFilter, find_spans
+from appliance.reading import (
+    GroupProgress,
+    Progress,
+    ReadProgress,
+    RecordFilter,
+    find_spans,
+)
 from appliance.record_format import Renderer, compile_format, json_renderer, pretty_renderer
 from appliance.session import Session
 from appliance.topics import choose_partitions, split_failures
 from broker.clock import SystemClock
 from broker.model.ids import TopicPartition
 from dashboard.cluster import KafkaFailure, PartitionEnd, Record
-from dashboard.gateway import Gateway, RecordReader
+from dashboard.gateway import ConsumerReader, Gateway
 
 POLL_S = 0.2
 
@@ -45,6 +52,8 @@ class ReadRequest:
     filter: RecordFilter | None = None
     idle_timeout_ms: int | None = None
     """Stop after this long without a record."""
+    group: str | None = None
+    """Read as a member of it; then ``range`` only says where to begin where it has been nowhere."""
 
 
 def read_options(default_offset: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -68,6 +77,13 @@ def _options(default_offset: str) -> list[Callable[[Callable[..., Any]], Callabl
             show_default=True,
             metavar="SPEC",
             help=f"What to read, in each partition: {GRAMMAR}.",
+        ),
+        click.option(
+            "-g",
+            "--group",
+            type=GROUP,
+            metavar="GROUP",
+            help="As a member of this consumer group, from where it is; commits what was written.",
         ),
         click.option("-n", "--num", type=click.IntRange(0), help="Stop after this many records."),
         click.option("-p", "--partitions", type=PARTITIONS, metavar="0,3-5", help="Only these."),
@@ -116,6 +132,7 @@ def _consume(
     session: Session,
     topics: tuple[str, ...],
     offset: str,
+    group: str | None,
     num: int | None,
     partitions: frozenset[int] | None,
     exit_at_end: bool,
@@ -130,6 +147,8 @@ def _consume(
         wanted = parse_offset_range(offset, SystemClock().wall_ms())
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="-o") from None
+    if group is not None:
+        _check_group_options(wanted, partitions)
     wants = RecordFilter(
         None if key is None else _bytes(key), tuple(_bytes(piece) for piece in grep)
     )
@@ -144,8 +163,19 @@ def _consume(
             stops_at_end=exit_at_end,
             read_committed=read_committed,
             filter=None if wants.is_empty else wants,
+            group=group,
         ),
     )
+
+
+def _check_group_options(wanted: OffsetRange, partitions: frozenset[int] | None) -> None:
+    if partitions is not None:
+        raise click.UsageError("-p does not go with -g: the group shares out the partitions")
+    if wanted.end is not None or wanted.start.anchor not in (Anchor.START, Anchor.END):
+        raise click.UsageError(
+            "with -g reading goes on from where the group is; -o start or end says where it begins "
+            "the first time, `odradek group seek` moves it"
+        )
 
 
 def _bytes(text: str) -> bytes:
@@ -189,6 +219,9 @@ def read_topics(session: Session, request: ReadRequest) -> int:
     keys, errors = _find_partitions(gateway, request)
     if not keys:
         return _end(session, errors)
+    if request.group is not None:
+        _read_group(session, request, request.group, sorted({key.topic for key in keys}))
+        return _end(session, errors)
     spans, more = find_spans(
         gateway,
         keys,
@@ -209,6 +242,25 @@ def read_topics(session: Session, request: ReadRequest) -> int:
     else:
         reading.say_end()
     return _end(session, errors)
+
+
+def _read_group(session: Session, request: ReadRequest, group: str, topics: Sequence[str]) -> None:
+    progress = GroupProgress(stops_at_end=request.stops_at_end)
+    reading = _Reading(session, request, progress)
+    try:
+        if request.max_records == 0:
+            return
+        with session.gateway().group_reader(
+            group,
+            topics,
+            from_end=request.range.start.anchor is Anchor.END,
+            read_committed=request.read_committed,
+            on_assigned=progress.on_assigned,
+            on_revoked=progress.on_revoked,
+        ) as reader:
+            reading.run(reader)
+    finally:
+        reading.say_end()
 
 
 def _find_partitions(
@@ -240,7 +292,7 @@ def has_reader_left(descriptor: int) -> bool:
 class _Reading:
     """The loop, and its counts."""
 
-    def __init__(self, session: Session, request: ReadRequest, progress: ReadProgress) -> None:
+    def __init__(self, session: Session, request: ReadRequest, progress: Progress) -> None:
         self._session = session
         self._request = request
         self._progress = progress
@@ -252,7 +304,7 @@ class _Reading:
             is_enabled=sys.stderr.isatty() and not sys.stdout.isatty() and not session.is_quiet,
         )
 
-    def run(self, reader: RecordReader) -> None:
+    def run(self, reader: ConsumerReader) -> None:
         idle_since_ms = self._line.elapsed_ms
         while not self._progress.is_done:
             try:
@@ -260,7 +312,7 @@ class _Reading:
             except KafkaFailure as failure:
                 raise CommandError.of(failure, self._session.bootstrap or "the cluster") from None
             shown_before = self._shown
-            self._show(items)
+            reader.done(self._show(items))
             if self._shown == self._request.max_records:
                 return
             for key in self._progress.take_closed():
@@ -275,16 +327,23 @@ class _Reading:
             elif has_reader_left(sys.stdout.fileno()):
                 raise BrokenPipeError
 
-    def _show(self, items: Sequence[Record | PartitionEnd]) -> None:
-        """Write what was asked for, at most as many records as were asked for."""
+    def _show(self, items: Sequence[Record | PartitionEnd]) -> dict[TopicPartition, int]:
+        """Write what was asked for, at most as many records as were asked for.
+
+        Returns how far that came: what lies before these offsets has been written, or left out.
+        """
         progress, wants, render = self._progress, self._request.filter, self._request.render
         out: list[bytes] = []
+        positions: dict[TopicPartition, int] = {}
         for item in items:
             if isinstance(item, PartitionEnd):
                 progress.on_partition_end(TopicPartition(item.topic, item.partition))
                 continue
             self._read += 1
-            if not progress.on_record(item) or not (wants is None or wants.matches(item)):
+            if not progress.on_record(item):
+                continue
+            positions[TopicPartition(item.topic, item.partition)] = item.offset + 1
+            if not (wants is None or wants.matches(item)):
                 continue
             self._shown += 1
             self._bytes += len(item.key or b"") + len(item.value or b"")
@@ -294,6 +353,7 @@ class _Reading:
         if out:
             sys.stdout.buffer.write(b"".join(out))
             sys.stdout.buffer.flush()
+        return positions
 
     def _is_idle(self, since_ms: int) -> bool:
         timeout_ms = self._request.idle_timeout_ms

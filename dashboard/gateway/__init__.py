@@ -7,7 +7,16 @@ answer; a failure of the whole call is raised as one.
 """
 
 from dashboard.gateway.cluster_gateway import Gateway, OffsetAt, library_version
-from dashboard.gateway.record_reader import RecordReader
+from dashboard.gateway.group_reader import GroupReader
+from dashboard.gateway.record_reader import ConsumerReader, RecordReader
 from dashboard.gateway.record_writer import RecordWriter
 
-__all__ = ["Gateway", "OffsetAt", "RecordReader", "RecordWriter", "library_version"]
+__all__ = [
+    "ConsumerReader",
+    "Gateway",
+    "GroupReader",
+    "OffsetAt",
+    "RecordReader",
+    "RecordWriter",
+    "library_version",
+]

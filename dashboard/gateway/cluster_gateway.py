@@ -36,6 +36,7 @@ from dashboard.cluster import (
 )
 from dashboard.gateway.cluster_link import ClusterLink
 from dashboard.gateway.group_gateway import GroupGateway
+from dashboard.gateway.group_reader import Assigned, GroupReader, Revoked
 from dashboard.gateway.record_reader import RecordReader
 from dashboard.gateway.record_writer import RecordWriter
 from dashboard.gateway.translate import (
@@ -302,18 +303,40 @@ class Gateway:
         self, starts: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> RecordReader:
         """Read from these offsets on. No group: nothing is committed, nobody is disturbed."""
-        properties = self._link.client_properties(
-            **{
-                "group.id": "odradek-cli",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed" if read_committed else "read_uncommitted",
-                "fetch.wait.max.ms": 100,
-            }
-        )
+        own: dict[str, Any] = {"group.id": "odradek-cli", "enable.auto.commit": False}
+        properties = self._reader_properties(own, read_committed=read_committed)
         with library_failures():
             return RecordReader(properties, starts, self._link.timeout_s)
+
+    def group_reader(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        from_end: bool,
+        read_committed: bool,
+        on_assigned: Assigned,
+        on_revoked: Revoked,
+    ) -> GroupReader:
+        """Read as a member of a group, from where it is; ``from_end``: where it is nowhere yet."""
+        properties = self._reader_properties(
+            {"group.id": group}, from_end=from_end, read_committed=read_committed
+        )
+        with library_failures():
+            return GroupReader(properties, topics, self._link.timeout_s, on_assigned, on_revoked)
+
+    def _reader_properties(
+        self, own: Mapping[str, Any], *, read_committed: bool, from_end: bool = False
+    ) -> dict[str, Any]:
+        return self._link.client_properties(
+            **{
+                "enable.partition.eof": True,
+                "auto.offset.reset": "latest" if from_end else "earliest",
+                "isolation.level": "read_committed" if read_committed else "read_uncommitted",
+                "fetch.wait.max.ms": 100,
+            },
+            **own,
+        )
 
     def writer(self, topic: str, **properties: Any) -> RecordWriter:
         """Write to one topic. Keys find the partition that the Java client would choose."""

@@ -1,7 +1,8 @@
-"""Reads records of chosen partitions, without a consumer group."""
+"""Reads records: the part that all readers share, and chosen partitions without a group."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -18,24 +19,12 @@ MAX_KEPT_TROUBLES = 100
 """A reader that nobody asks for its troubles keeps this many."""
 
 
-class RecordReader:
-    """Records of some partitions in the order of each; ends are told, not waited for."""
+class ConsumerReader(ABC):
+    """A consumer of the library, read in batches; ends are told, not waited for."""
 
-    def __init__(
-        self,
-        properties: dict[str, Any],
-        starts: Mapping[TopicPartition, int],
-        timeout_s: float,
-    ) -> None:
-        self.troubles: list[str] = []
+    def __init__(self, properties: dict[str, Any]) -> None:
+        self._troubles: list[str] = []
         self._consumer = Consumer({**properties, "error_cb": self._on_error})
-        for topic in {key.topic for key in starts}:
-            # Asked for by itself, metadata comes at once. After a failed look for a group's
-            # coordinator (we have no group, the library looks all the same) it may take a second.
-            self._consumer.list_topics(topic, timeout=timeout_s)
-        self._consumer.assign(
-            [ClientPartition(key.topic, key.partition, at) for key, at in starts.items()]
-        )
 
     def __enter__(self) -> Self:
         return self
@@ -56,18 +45,21 @@ class RecordReader:
         messages = [first, *self._consumer.consume(READ_BATCH, timeout=0)]
         return [item for message in messages if (item := self._item(message)) is not None]
 
+    @abstractmethod
     def stop_reading(self, partition: TopicPartition) -> None:
         """Fetch no more of this partition."""
-        self._consumer.incremental_unassign([ClientPartition(partition.topic, partition.partition)])
+
+    def done(self, positions: Mapping[TopicPartition, int]) -> None:  # noqa: B027 - may do nothing
+        """Everything before these offsets has been dealt with; only a group remembers it."""
 
     def take_troubles(self) -> list[str]:
         """What went wrong with connections since the last call; reading goes on by itself."""
-        taken, self.troubles = self.troubles, []
+        taken, self._troubles = self._troubles, []
         return taken
 
     def _on_error(self, error: KafkaError) -> None:
-        if len(self.troubles) < MAX_KEPT_TROUBLES:
-            self.troubles.append(error.str())
+        if len(self._troubles) < MAX_KEPT_TROUBLES:
+            self._troubles.append(error.str())
 
     def _item(self, message: Any) -> Record | PartitionEnd | None:
         error = message.error()
@@ -89,3 +81,25 @@ class RecordReader:
             self._on_error(error)
             return None
         raise failure_of_error(error)
+
+
+class RecordReader(ConsumerReader):
+    """Records of some partitions in the order of each, without a group."""
+
+    def __init__(
+        self,
+        properties: dict[str, Any],
+        starts: Mapping[TopicPartition, int],
+        timeout_s: float,
+    ) -> None:
+        super().__init__(properties)
+        for topic in {key.topic for key in starts}:
+            # Asked for by itself, metadata comes at once. After a failed look for a group's
+            # coordinator (we have no group, the library looks all the same) it may take a second.
+            self._consumer.list_topics(topic, timeout=timeout_s)
+        self._consumer.assign(
+            [ClientPartition(key.topic, key.partition, at) for key, at in starts.items()]
+        )
+
+    def stop_reading(self, partition: TopicPartition) -> None:
+        self._consumer.incremental_unassign([ClientPartition(partition.topic, partition.partition)])
