@@ -38,8 +38,9 @@ COMMANDS = {
     "version": ("appliance.commands.version:version", "Versions of what is installed."),
     "kafka-topics": ("appliance.commands.kafka_tools:kafka_topics", ""),
     "kafka-configs": ("appliance.commands.kafka_tools:kafka_configs", ""),
-    "kafka-console-producer": ("appliance.commands.kafka_tools:kafka_console_producer", ""),
-    "kafka-console-consumer": ("appliance.commands.kafka_tools:kafka_console_consumer", ""),
+    "kafka-console-producer": ("appliance.commands.kafka_console:kafka_console_producer", ""),
+    "kafka-console-consumer": ("appliance.commands.kafka_console:kafka_console_consumer", ""),
+    "kafka-consumer-groups": ("appliance.commands.kafka_groups:kafka_consumer_groups", ""),
     "kafka-get-offsets": ("appliance.commands.kafka_tools:kafka_get_offsets", ""),
 }
 ALIASES = {name + ".sh": name for name in COMMANDS if name.startswith("kafka-")}
