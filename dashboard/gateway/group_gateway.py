@@ -86,6 +86,18 @@ class GroupGateway:
         self, group: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, KafkaFailure | None]:
         """Commit offsets in the name of a group that has no members."""
+        found: dict[TopicPartition, KafkaFailure | None] = {}
+        left = dict(offsets)
+        for _ in self._tries():
+            found |= self._alter(group, left)
+            left = {key: at for key, at in left.items() if _has_to_wait(found[key])}
+            if not left:
+                break
+        return found
+
+    def _alter(
+        self, group: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, KafkaFailure | None]:
         request = ConsumerGroupTopicPartitions(
             group, [ClientPartition(*key, at) for key, at in sorted(offsets.items())]
         )
@@ -105,11 +117,18 @@ class GroupGateway:
 
     def delete(self, groups: Sequence[str]) -> dict[str, KafkaFailure | None]:
         """Delete groups without members, and what they have committed."""
-        with library_failures():
-            futures = self._link.admin().delete_consumer_groups(
-                list(groups), request_timeout=self._link.timeout_s
-            )
-            return self._link.done(futures)
+        found: dict[str, KafkaFailure | None] = {}
+        left = list(groups)
+        for _ in self._tries():
+            with library_failures():
+                futures = self._link.admin().delete_consumer_groups(
+                    left, request_timeout=self._link.timeout_s
+                )
+                found |= self._link.done(futures)
+            left = [name for name in left if _has_to_wait(found[name])]
+            if not left:
+                break
+        return {name: found[name] for name in groups}
 
     def delete_offsets(
         self, group: str, partitions: Iterable[TopicPartition]

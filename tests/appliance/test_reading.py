@@ -98,6 +98,37 @@ def test_the_fraction_follows_offsets() -> None:
     assert progress.fraction() == 0.75
 
 
+def test_a_group_reads_to_the_ends_of_what_it_was_given() -> None:
+    progress = GroupProgress(stops_at_end=True)
+    assert not progress.is_done
+    progress.on_assigned({KEY: 12, OTHER: 5})
+    progress.on_partition_end(OTHER)
+    assert progress.take_closed() == [OTHER]
+    assert progress.on_record(record(11))
+    assert progress.is_done
+    # What came after the ends were taken belongs to the next reading.
+    assert not progress.on_record(record(12))
+
+
+def test_partitions_that_are_taken_away_hold_up_nobody() -> None:
+    progress = GroupProgress(stops_at_end=True)
+    progress.on_assigned({KEY: 12, OTHER: 5})
+    progress.on_revoked([KEY])
+    assert not progress.on_record(record(3))
+    progress.on_partition_end(OTHER)
+    assert progress.is_done
+
+
+def test_a_group_without_an_end_reads_on() -> None:
+    progress = GroupProgress(stops_at_end=False)
+    progress.on_assigned({KEY: 1})
+    progress.on_partition_end(KEY)
+    assert progress.on_record(record(7))
+    assert not progress.is_done
+    assert progress.take_closed() == []
+    assert progress.fraction() is None
+
+
 def test_filters_are_literal() -> None:
     assert RecordFilter(key=b"k").matches(record(0))
     assert not RecordFilter(key=b"k1").matches(record(0))

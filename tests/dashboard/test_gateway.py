@@ -22,13 +22,6 @@ pytestmark = pytest.mark.conformance
 NewName = Callable[[], str]
 
 
-class OtherCluster(Gateway):
-    """A cluster whose listeners our own plain-socket requests cannot speak to."""
-
-    def _can(self, request: tuple[int, int]) -> bool:
-        return False
-
-
 @pytest.fixture
 def gateway(broker: Broker) -> Gateway:
     gateway = Gateway(broker.bootstrap)
@@ -37,8 +30,11 @@ def gateway(broker: Broker) -> Gateway:
 
 
 @pytest.fixture
-def library_only(broker: Broker) -> Gateway:
-    return OtherCluster(broker.bootstrap)
+def library_only(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Gateway:
+    """As if the listeners were none that our own plain-socket requests can speak to."""
+    gateway = Gateway(broker.bootstrap)
+    monkeypatch.setattr(gateway._link, "serves", lambda request: False)
+    return gateway
 
 
 @pytest.fixture

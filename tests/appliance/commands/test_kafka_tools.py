@@ -97,7 +97,8 @@ def test_reading_stops_after_a_silence(on_broker: Odradek, topic: str) -> None:
 def test_what_is_not_mapped_is_wrong_usage(on_broker: Odradek, topic: str) -> None:
     assert on_broker("kafka-topics", "--list", "--create").code == 2
     assert on_broker("kafka-topics", "--unknown").code == 2
-    assert on_broker("kafka-console-consumer", "--topic", topic, "--group", "g").code == 2
+    group = ["--topic", topic, "--group", "g"]
+    assert on_broker("kafka-console-consumer", *group, "--partition", 0).code == 2
 
 
 def test_the_grammar_of_added_configs() -> None:
