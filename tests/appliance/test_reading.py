@@ -1,7 +1,14 @@
 import pytest
 
 from appliance.offset_range import parse_offset_range
-from appliance.reading import LogState, ReadProgress, RecordFilter, Span, resolve_span
+from appliance.reading import (
+    GroupProgress,
+    LogState,
+    ReadProgress,
+    RecordFilter,
+    Span,
+    resolve_span,
+)
 from broker.model.ids import TopicPartition
 from dashboard.cluster import Record
 
