@@ -27,6 +27,7 @@ from appliance.session import Session
 COMMANDS = {
     "serve": ("appliance.commands.serve:serve", "Start Odradek and keep it running."),
     "status": ("appliance.commands.status:status", "Is the cluster healthy? Exit code 10 if not."),
+    "cluster": ("appliance.commands.cluster:cluster", "The brokers and what they hold."),
     "topic": ("appliance.commands.topic:topic", "List, create, change and delete topics."),
     "group": ("appliance.commands.group:group", "Consumer groups: lag, offsets, members."),
     "produce": ("appliance.commands.produce:produce", "Write records from standard input."),

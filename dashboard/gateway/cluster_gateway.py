@@ -123,6 +123,10 @@ class Gateway:
         )
         return self._cluster
 
+    def brokers(self) -> tuple[BrokerView, ...]:
+        """The brokers with their racks, which ``cluster`` does not know."""
+        return self._link.brokers()
+
     def topics(self, names: Collection[str]) -> dict[str, TopicView | KafkaFailure]:
         """The named topics with all that the cluster tells of them; never creates one."""
         if self._link.serves(wire.DESCRIBE_TOPIC_PARTITIONS) and names:
@@ -174,20 +178,27 @@ class Gateway:
         if not self._link.serves(wire.DESCRIBE_LOG_DIRS):
             return None
         cluster = self._cluster or self.cluster()
-        by_broker: dict[int, dict[TopicPartition, int]] = {}
-        for broker in cluster.brokers:
-            address = (broker.host, broker.port)
-            with (
-                contextlib.suppress(OSError),
-                wire.WireConnection(address, self._link.timeout_s) as connection,
-            ):
-                by_broker[broker.broker_id] = connection.log_sizes()
+        by_broker = self.broker_log_sizes(cluster.brokers)
         return {
             key: by_broker[partition.leader][key]
             for topic in cluster.topics
             for key, partition in zip(topic.keys, topic.partitions, strict=True)
             if partition.leader is not None and key in by_broker.get(partition.leader, {})
         }
+
+    def broker_log_sizes(
+        self, brokers: Iterable[BrokerView]
+    ) -> dict[int, dict[TopicPartition, int]]:
+        """Bytes of each partition by broker; brokers that cannot be asked are left out."""
+        found: dict[int, dict[TopicPartition, int]] = {}
+        if self._link.serves(wire.DESCRIBE_LOG_DIRS):
+            for broker in brokers:
+                with (
+                    contextlib.suppress(OSError),
+                    self._link.connect((broker.host, broker.port)) as connection,
+                ):
+                    found[broker.broker_id] = connection.log_sizes()
+        return found
 
     # Settings
 

@@ -10,7 +10,7 @@ import pytest
 
 import appliance
 from appliance import cli, options
-from appliance.commands import config, topic
+from appliance.commands import cluster, config, group, topic
 from appliance.session import Session
 from tests.appliance.conftest import Odradek
 
@@ -43,7 +43,14 @@ def test_version_imports_neither_client_nor_event_loop() -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "prefix"), [(cli.cli, []), (topic.topic, ["topic"]), (config.config, ["config"])]
+    ("group", "prefix"),
+    [
+        (cli.cli, []),
+        (cluster.cluster, ["cluster"]),
+        (topic.topic, ["topic"]),
+        (group.group, ["group"]),
+        (config.config, ["config"]),
+    ],
 )
 def test_every_command_can_be_loaded_and_explains_itself(
     group: click.Group, prefix: list[str], odradek: Odradek
