@@ -13,7 +13,7 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -34,6 +34,7 @@ DIAL_TIMEOUT_S = 3.0
 _ODD_FILE_SYSTEMS = ("btrfs", "zfs", "9p", "fuse", "overlay", "aufs")
 _REMOTE_FILE_SYSTEMS = ("nfs", "cifs", "smb", "ceph", "glusterfs")
 _JAVA_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_UNSPECIFIED = frozenset({"", "0.0.0.0", "[::]"})  # noqa: S104 - told, not bound
 _CLOCK_UNSYNCHRONISED = 5
 """``TIME_ERROR`` of adjtimex(2)."""
 
@@ -276,20 +277,71 @@ def check_advertised(
     found = []
     for broker_id, host, port in brokers:
         name = f"advertised by broker {broker_id}"
-        try:
-            dial((host, port))
-        except OSError as error:
+        reason = _dial_problem((host, port), dial)
+        if reason is None:
+            found.append(Check(name, Verdict.OK, f"{host}:{port} answers"))
+        else:
             found.append(
                 Check(
                     name,
                     Verdict.FAIL,
-                    f"{host}:{port} cannot be reached from here: {error.strerror or error}",
+                    f"{host}:{port} cannot be reached from here: {reason}",
                     "Clients connect there. Start it with --advertised HOST:PORT, as clients see it.",
                 )
             )
-        else:
-            found.append(Check(name, Verdict.OK, f"{host}:{port} answers"))
     return found
+
+
+def check_other_listeners(
+    broker_id: int,
+    advertised: Mapping[str, tuple[str, int]],
+    seen: tuple[str, int],
+    *,
+    dial: Callable[[tuple[str, int]], object],
+) -> list[Check]:
+    """Dial what the broker tells the clients of its other listeners than the one that we came by.
+
+    They may be meant for a network that this machine is not in, so that is no failure.
+    """
+    found = []
+    for listener, (host, port) in advertised.items():
+        if (host, port) == seen:
+            continue
+        name = f"listener {listener} of broker {broker_id}"
+        reason = _dial_problem((host, port), dial)
+        if reason is None:
+            found.append(Check(name, Verdict.OK, f"{host}:{port} answers"))
+        else:
+            found.append(
+                Check(
+                    name,
+                    Verdict.WARN,
+                    f"tells its clients {host}:{port}, which cannot be reached from here: {reason}",
+                    "Run doctor with -b where these clients are; advertised.listeners has it.",
+                )
+            )
+    return found
+
+
+def parse_listeners(text: str | None) -> dict[str, tuple[str, int]]:
+    """``NAME://HOST:PORT,...`` by name; those without a host of their own are left out."""
+    found = {}
+    for piece in (text or "").split(","):
+        name, separator, address = piece.strip().partition("://")
+        host, _, port = address.rpartition(":")
+        if separator and host not in _UNSPECIFIED and port.isdigit():
+            found[name] = (host.strip("[]"), int(port))
+    return found
+
+
+def _dial_problem(
+    address: tuple[str, int], dial: Callable[[tuple[str, int]], object]
+) -> str | None:
+    try:
+        dial(address)
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
 
 
 def _existing_parent(directory: Path) -> Path:

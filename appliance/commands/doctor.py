@@ -16,7 +16,9 @@ from appliance.session import Session
 from broker.clock import SystemClock
 from dashboard import probe
 from dashboard.cluster import KafkaFailure
+from dashboard.gateway import Gateway
 
+LISTENER_KEYS = ("listeners", "advertised.listeners")
 COLUMNS = (
     Column("check"),
     Column("status", "status"),
@@ -108,7 +110,32 @@ def _check_cluster(session: Session) -> list[Check]:
         else:
             probe.connect_only(address, checks.DIAL_TIMEOUT_S)
 
-    return [
+    found = [
         Check("broker", Verdict.OK, f"{bootstrap} answers, {len(brokers)} in the cluster"),
         *checks.check_advertised(brokers, dial=dial),
     ]
+    if any(check.verdict is Verdict.FAIL for check in found):
+        # Settings of a broker are asked there, where nobody answers.
+        return found
+    for broker_id, host, port in brokers:
+        told = _advertised_listeners(gateway, broker_id)
+        found += checks.check_other_listeners(broker_id, told, (host, port), dial=_connect_only)
+    return found
+
+
+def _advertised_listeners(gateway: Gateway, broker_id: int) -> dict[str, tuple[str, int]]:
+    """What a broker advertises by listener; nothing where it does not tell."""
+    try:
+        views = gateway.broker_configs([str(broker_id)], LISTENER_KEYS)[str(broker_id)]
+    except KafkaFailure:
+        return {}
+    if isinstance(views, KafkaFailure):
+        return {}
+    values = {view.name: view.value for view in views}
+    own, told = (checks.parse_listeners(values.get(key)) for key in LISTENER_KEYS)
+    return told or own
+
+
+def _connect_only(address: tuple[str, int]) -> None:
+    """Another listener may want TLS: that somebody listens has to do."""
+    probe.connect_only(address, checks.DIAL_TIMEOUT_S)

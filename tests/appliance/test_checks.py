@@ -124,3 +124,24 @@ def test_what_is_advertised_is_dialed() -> None:
     assert [check.verdict for check in found] == [Verdict.OK, Verdict.FAIL]
     assert "--advertised" in (found[1].hint or "")
     assert dialed == [("127.0.0.1", 9092), ("10.0.0.1", 9092)]
+
+
+def test_listeners_of_other_networks_are_dialed_too() -> None:
+    def dial(address: tuple[str, int]) -> None:
+        if address[0] == "10.0.0.1":
+            raise OSError("no route to host")
+
+    told = checks.parse_listeners(
+        "IN://127.0.0.1:9092, OUT://10.0.0.1:9093,V6://[::1]:9094,ANY://:1"
+    )
+    assert told == {"IN": ("127.0.0.1", 9092), "OUT": ("10.0.0.1", 9093), "V6": ("::1", 9094)}
+    found = checks.check_other_listeners(1, told, ("127.0.0.1", 9092), dial=dial)
+    assert [(check.name, check.verdict) for check in found] == [
+        ("listener OUT of broker 1", Verdict.WARN),
+        ("listener V6 of broker 1", Verdict.OK),
+    ]
+
+
+def test_listeners_that_are_not_told_are_none() -> None:
+    assert checks.parse_listeners(None) == {}
+    assert checks.parse_listeners("") == {}

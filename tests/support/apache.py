@@ -228,7 +228,8 @@ class ApacheKafka:
         }
         path = self.directory / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        self.port = port
+        # Of the first listener, which a test may have given a port of its own.
+        self.port = int(settings["listeners"].split(",")[0].rpartition(":")[2])
         return path
 
     def start(self) -> Self:

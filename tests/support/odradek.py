@@ -22,7 +22,8 @@ class ControlError(Exception):
 class OdradekBroker:
     """`python -m broker` with its data in `directory`/data; may be stopped, killed, started again.
 
-    The port stays the same over restarts, so that clients find the broker again.
+    The port stays the same over restarts, so that clients find the broker again. A test that gives
+    `listeners` of its own sets `port` to that of one of them.
     """
 
     name = "odradek"
@@ -70,7 +71,8 @@ class OdradekBroker:
         if not self.port:
             self.port = judge.free_port()
         command = [sys.executable, "-m", *self.program, "--data", str(self.data)]
-        command += ["--listen", self.bootstrap]
+        if "listeners" not in self.properties:
+            command += ["--listen", self.bootstrap]
         for key, value in self.properties.items():
             command += ["--property", f"{key}={value}"]
         with self.output.open("ab") as output:

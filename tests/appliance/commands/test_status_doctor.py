@@ -1,8 +1,12 @@
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from tests.appliance.conftest import Odradek
 from tests.support import judge
 from tests.support.fixtures import Broker
+from tests.support.odradek import OdradekBroker
 
 
 def test_a_cluster_that_is_well(on_broker: Odradek) -> None:
@@ -42,6 +46,41 @@ def test_the_doctor_dials_what_is_advertised(
     assert verdicts[f"port {broker.port}"] == "OK"
     assert verdicts["data directory"] == "OK"
     assert {"disk space", "clock", "java", "file descriptors", "file system"} <= verdicts.keys()
+
+
+@pytest.fixture
+def two_listeners(tmp_path: Path) -> Iterator[OdradekBroker]:
+    """Clients of the second listener are told an address that nobody listens on."""
+    inside, outside, nowhere = (judge.free_port() for _ in range(3))
+    broker = OdradekBroker(
+        tmp_path / "two",
+        {
+            "listeners": f"INSIDE://127.0.0.1:{inside},OUTSIDE://127.0.0.1:{outside}",
+            "advertised.listeners": f"INSIDE://localhost:{inside},OUTSIDE://127.0.0.1:{nowhere}",
+            "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        },
+    )
+    broker.port = inside
+    with broker:
+        broker.properties["outside"] = str(outside)
+        yield broker
+
+
+def test_the_doctor_dials_what_each_listener_is_told(
+    two_listeners: OdradekBroker, odradek: Odradek, tmp_path: Path
+) -> None:
+    look = ["doctor", "--data", tmp_path, "--listen", two_listeners.bootstrap, "--format", "json"]
+    inside = odradek("-b", two_listeners.bootstrap, *look).ok()
+    verdicts = {row["check"]: row["status"] for row in inside.data}
+    assert verdicts["advertised by broker 1"] == "OK"
+    # It may be meant for another network, so it is no failure from here.
+    assert verdicts["listener OUTSIDE of broker 1"] == "WARN"
+    assert "listener INSIDE of broker 1" not in verdicts
+    outside = odradek("-b", f"127.0.0.1:{two_listeners.properties['outside']}", *look)
+    assert outside.code == 10
+    (failed,) = [row for row in outside.data if row["status"] == "FAIL"]
+    assert failed["check"] in ("broker", "advertised by broker 1")
+    assert "--advertised" in failed["hint"]
 
 
 def test_without_a_broker_the_doctor_looks_at_the_machine(odradek: Odradek, tmp_path: Path) -> None:
