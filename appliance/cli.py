@@ -87,6 +87,9 @@ def _interrupted() -> int:
 
 
 def _usage(session: Session, error: click.ClickException) -> None:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        sys.stderr.write(f"{error.format_message()}\n")
+        return
     context = getattr(error, "ctx", None)
     hint = None if context is None else f"`{context.command_path} --help` shows how it is used."
     session.complain(error.format_message(), hint)

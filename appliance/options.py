@@ -98,6 +98,12 @@ class ClusterNameType(click.ParamType[str]):
         self.name = name
         self._names = names
 
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not value:
+            # The client library ends the whole process over an empty group.
+            self.fail(f"the name of a {self.name} cannot be empty", param, ctx)
+        return str(value)
+
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[click.shell_completion.CompletionItem]:

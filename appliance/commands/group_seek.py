@@ -128,6 +128,9 @@ def seek(
 ) -> int:
     """Move what groups have committed, so that their consumers read on from elsewhere.
 
+    +N counts from the start of each log, -N from its end; -1h and PT1H are times ago. Offsets
+    outside a log become its start or end.
+
     Nothing is changed without --execute. Consumers must be stopped: a member's offsets are its
     own. `--to current --export > FILE` keeps offsets, `--from-file FILE --execute` brings them back.
     """

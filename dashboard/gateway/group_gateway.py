@@ -21,7 +21,6 @@ from dashboard.cluster import BrokerView, KafkaFailure
 from dashboard.gateway.cluster_link import ClusterLink
 from dashboard.gateway.translate import (
     failure_of_error,
-    failure_of_exception,
     group_view,
     library_failures,
     listed_group,
@@ -240,7 +239,7 @@ class GroupGateway:
         if isinstance(outcome, KafkaFailure):
             raise outcome
         for error in outcome.errors:
-            raise failure_of_exception(error)
+            raise failure_of_error(error)
         return [listed_group(listing) for listing in outcome.valid]
 
     def _describe_by_library(self, groups: Sequence[str]) -> dict[str, GroupView | KafkaFailure]:

@@ -68,6 +68,21 @@ def test_an_unknown_command_is_wrong_usage_and_gets_a_guess(odradek: Odradek) ->
     assert "Did you mean 'topic'?" in done.err
 
 
+def test_a_group_of_commands_without_one_shows_them(odradek: Odradek) -> None:
+    done = odradek("group")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("Usage: odradek group")
+
+
+@pytest.mark.parametrize(
+    "line", [["consume", "t", "-g", ""], ["group", "describe", ""], ["topic", "delete", ""]]
+)
+def test_names_cannot_be_empty(line: list[str], odradek: Odradek) -> None:
+    done = odradek("-b", NOBODY, *line)
+    assert done.code == 2
+    assert "cannot be empty" in done.err
+
+
 def test_wrong_options_are_wrong_usage(odradek: Odradek) -> None:
     for line in (["topic", "list", "--nope"], ["--format", "xml", "version"], ["consume"]):
         assert odradek(*line).code == 2

@@ -137,6 +137,13 @@ def test_what_the_library_cannot_do_is_said(library_only: Gateway, vacant: str, 
     assert failure.code == "UNSUPPORTED_VERSION"
 
 
+def test_a_listener_that_does_not_understand_is_a_failure_of_the_way(broker: Broker) -> None:
+    gateway = Gateway(broker.bootstrap, {"security.protocol": "SSL"}, timeout_s=1)
+    with pytest.raises(KafkaFailure) as caught:
+        gateway.groups.listings()
+    assert caught.value.is_transport
+
+
 def test_many_groups_take_few_requests(
     gateway: Gateway, vacant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
