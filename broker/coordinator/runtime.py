@@ -59,13 +59,15 @@ class HostedState(Enum):
 class Hosted(Generic[S]):
     """One shard with its log."""
 
-    __slots__ = ("index", "log", "shard", "state")
+    __slots__ = ("index", "is_refused", "log", "shard", "state")
 
     def __init__(self, index: int, shard: S, log: PartitionLog) -> None:
         self.index = index
         self.shard = shard
         self.log = log
         self.state = HostedState.LOADING
+        #: The last append was refused: the next refusal is no news.
+        self.is_refused = False
 
 
 class Runtime(Generic[S]):
@@ -185,9 +187,12 @@ class Runtime(Generic[S]):
                 if result.is_replayed:
                     for number, (key, value) in enumerate(batch):
                         hosted.shard.replay(first_offset + number, key, value)
+            hosted.is_refused = False
         except KafkaError as error:
             code = coordinator_error(error.code)
-            logger.warning("records of a coordinator were refused: %s", error)
+            if not hosted.is_refused:
+                hosted.is_refused = True
+                logger.warning("records of coordinator %d are refused: %s", hosted.index, error)
             self._tell_machine(hosted, result, code)
             failed(code)
             return

@@ -297,15 +297,15 @@ class Member:
         )
         return found[0]
 
-    def leave(self) -> ErrorCode:
+    def leave(self) -> ErrorCode | None:
+        """None: the log takes its time."""
         found: list[Any] = []
         self.world.groups.leave(
             self.group_id,
             [LeavingMember(self.member_id, self.instance_id)],
             lambda error, codes: found.append(codes[0] if error is NONE else error),
         )
-        code: ErrorCode = found[0]
-        return code
+        return found[0] if found else None
 
     def commit(self, offsets: dict[tuple[str, int], int], **options: Any) -> Any:
         return self.world.commit(
