@@ -242,7 +242,9 @@ class Churn:
         assert owned == list(range(PARTITIONS))
         assert len({each.member.generation_id for each in self.clients}) == 1
         self.world.restart()
-        assert all(each.member.beat() is NONE for each in self.clients)
+        for each in self.clients:
+            assert each.member.beat() is NONE
+            assert list(each.member.sync({}).synced.assignment) == each.owned
         assert self.world.state() == "Stable"
 
 

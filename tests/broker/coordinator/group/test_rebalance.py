@@ -547,6 +547,24 @@ def test_an_assignment_that_comes_through_too_late_changes_nothing() -> None:
     assert world.state() == "PreparingRebalance"
 
 
+def test_an_assignment_that_comes_through_in_the_next_generation_changes_nothing() -> None:
+    world = GroupWorld()
+    first = world.member().join()
+    world.advance(2 * DELAY_MS)
+    world.log.holds = True
+    first.sync({first.member_id: b"of old"})
+    second = world.member().join()
+    first.join()
+    assert joined_codes(first, second) == [NONE, NONE]
+    second.sync()
+    world.log.holds = False
+    world.log.release()
+    assert second.synced is None
+    assert world.state() == "CompletingRebalance"
+    first.sync()
+    assert second.synced.assignment == second.member_id.encode()
+
+
 def test_a_first_member_is_told_nothing_when_its_group_cannot_be_stored() -> None:
     world = GroupWorld()
     world.log.refusal = ErrorCode.KAFKA_STORAGE_ERROR
