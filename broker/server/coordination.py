@@ -55,6 +55,8 @@ class Coordination:
             self._arm,
         )
         self._loaders = asyncio.Semaphore(LOADERS)
+        #: Done when the newest partitions of the topic are served or being loaded.
+        self._hosted: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for_ms = 0
         self._has_waited = False
@@ -70,7 +72,7 @@ class Coordination:
         return 0 if topic is None else len(topic.partitions)
 
     async def ensure_topic(self) -> bool:
-        """Create the offsets topic unless it is there. Whether it is there now."""
+        """Create the offsets topic unless it is there. Whether it is there, and served, now."""
         broker = self._broker
         if CONSUMER_OFFSETS not in broker.image.topics:
             config = broker.config
@@ -87,6 +89,8 @@ class Coordination:
                 ),
             )
             await called_back(broker.controller.create_topics, [topic], False)
+        if self._hosted is not None:
+            await asyncio.shield(self._hosted)
         return CONSUMER_OFFSETS in broker.image.topics
 
     # -- life ---------------------------------------------------------------------------------
@@ -94,7 +98,8 @@ class Coordination:
     def start(self) -> None:
         """Everything that the first image places here is loaded."""
         self._next_expiry_ms = self._broker.clock.monotonic_ms() + self._expiry_interval_ms
-        self._host()
+        for index in range(self.partition_count()):
+            self._host(index)
 
     def stop(self) -> None:
         self._is_stopped = True
@@ -112,28 +117,45 @@ class Coordination:
                     deleted[change.topic.topic_id] = change.topic.name
             elif isinstance(change, TopicCreated):
                 if change.topic.name == CONSUMER_OFFSETS:
-                    self._host()
+                    self._host_soon()
             elif isinstance(change, PartitionsAdded) and change.topic == CONSUMER_OFFSETS:
-                self._host()
+                self._host_soon()
         if deleted:
             self._spawn_forgetting(deleted)
 
-    def _host(self) -> None:
-        runtime = self.groups.runtime
-        for index in range(self.partition_count()):
-            if runtime.hosted(index) is not None:
-                continue
+    def _host_soon(self) -> None:
+        """A new topic's logs are made in turns of the loop."""
+        done = self._hosted = self._broker.loop.create_future()
+
+        async def host() -> None:
+            turn = Turn()
             try:
-                partition = self._broker.replicas.find(CONSUMER_OFFSETS, index)
-            except KafkaError as error:
-                logger.error("%s-%d is not served: %s", CONSUMER_OFFSETS, index, error)
-                continue
-            log = CoordinatorLog(self._broker, partition)
-            hosted = runtime.begin_loading(index, log)
-            if partition.log.log_start_offset == partition.log.log_end_offset:
-                runtime.activate(hosted)
-            else:
-                self._broker.tasks.spawn(self._load(hosted, log), f"load groups {index}")
+                index = 0
+                while index < self.partition_count():
+                    self._host(index)
+                    index += 1
+                    if turn.is_over:
+                        await turn.pass_on()
+            finally:
+                done.set_result(None)
+
+        self._broker.tasks.spawn(host(), "host groups")
+
+    def _host(self, index: int) -> None:
+        runtime = self.groups.runtime
+        if runtime.hosted(index) is not None:
+            return
+        try:
+            partition = self._broker.replicas.find(CONSUMER_OFFSETS, index)
+        except KafkaError as error:
+            logger.error("%s-%d is not served: %s", CONSUMER_OFFSETS, index, error)
+            return
+        log = CoordinatorLog(self._broker, partition)
+        hosted = runtime.begin_loading(index, log)
+        if partition.log.log_start_offset == partition.log.log_end_offset:
+            runtime.activate(hosted)
+        else:
+            self._broker.tasks.spawn(self._load(hosted, log), f"load groups {index}")
 
     def _end_all(self) -> None:
         for hosted in self.groups.runtime.all_hosted():

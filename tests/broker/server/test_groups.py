@@ -482,6 +482,7 @@ async def test_the_offsets_topic_grows(tmp_path: Path) -> None:
             timeout=10_000,
         )
         assert answer.results[0].error_code == 0
+        await r.call(groups.find, "g")
         assert len(r.broker.coordination.groups.runtime.all_hosted()) == 5
         for number in range(20):
             assert await r.call(groups.commit, f"g{number}", "t", {0: number}) == [0]
