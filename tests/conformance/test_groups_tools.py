@@ -11,6 +11,7 @@ import pytest
 from tests.support import apache, groups, judge, processes, requests
 from tests.support.fixtures import Broker, broker_in_the_long_run
 from tests.support.groups import Member, commit, committed_offset
+from tests.support.odradek import OdradekBroker
 from tests.support.requests import create_topic
 from tests.support.wire import Wire
 
@@ -248,3 +249,33 @@ def test_kcat_in_a_group(broker: Broker, wire: Wire, group: str) -> None:
     groups.wait_for_state(wire, group, "Empty")
     requests.produce_values(wire, topic, [b"c"], partition=1)
     assert kcat(broker, "-c", 1, *common) == ["1 2 c"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "missing"),
+    [
+        ("consumer.group.ShareGroupCommand", "SHARE_GROUP_DESCRIBE"),
+        ("streams.StreamsGroupCommand", "STREAMS_GROUP_DESCRIBE"),
+    ],
+)
+def test_tools_for_groups_of_other_kinds_are_refused_cleanly(
+    shared_odradek: OdradekBroker, tool: str, missing: str
+) -> None:
+    listed = run(shared_odradek, tool, "--list")
+    assert (listed.status, listed.stdout.split(), listed.stderr) == (0, [], "")
+    described = run(shared_odradek, tool, "--describe", "--group", groups.new_group_name())
+    assert f"The node does not support {missing}" in described.stdout
+
+
+def test_the_newer_consumer_protocol_is_refused_cleanly(shared_odradek: OdradekBroker) -> None:
+    with Wire(shared_odradek.address) as wire:
+        topic = create_topic(wire)
+        group = groups.new_group(wire)
+    done = run(
+        shared_odradek,
+        "VerifiableConsumer",
+        *("--topic", topic, "--group-id", group, "--max-messages", 1),
+        *("--group-protocol", "consumer"),
+    )
+    assert '"name":"shutdown_complete"' in done.stdout, done
+    assert "partitions_assigned" not in done.stdout, done
