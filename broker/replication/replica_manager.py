@@ -227,8 +227,9 @@ class ReplicaManager:
     def append_own(
         self, partition: Partition, batch: memoryview, header: BatchHeader, now_ms: int
     ) -> AppendInfo:
-        """Append a batch that this broker made itself: its records need no look. Errors are raised."""
-        return self._append_now(partition, batch, header, now_ms)
+        """Append a batch that this broker made itself: its records need no look, and it goes on
+        below the free-space floor, which is there to keep room for it. Errors are raised."""
+        return self._append_now(partition, batch, header, now_ms, is_own=True)
 
     def append_later(
         self,
@@ -289,10 +290,15 @@ class ReplicaManager:
         partition.close(reason)
 
     def _append_now(
-        self, partition: Partition, batch: memoryview | bytearray, header: BatchHeader, now_ms: int
+        self,
+        partition: Partition,
+        batch: memoryview | bytearray,
+        header: BatchHeader,
+        now_ms: int,
+        is_own: bool = False,
     ) -> AppendInfo:
         try:
-            if self._logs.is_below_floor(partition.topic_partition):
+            if not is_own and self._logs.is_below_floor(partition.topic_partition):
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, "free disk space is below its floor"
                 )

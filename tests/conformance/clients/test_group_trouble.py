@@ -31,8 +31,17 @@ def settles(crew: list[MemberProcess], seconds: float) -> None:
     assert [member.assignment_count for member in crew] == before
 
 
-@pytest.mark.parametrize("instance", ["", "1"], ids=["dynamic", "static"])
-@pytest.mark.parametrize("client", ["confluent-kafka", "aiokafka", "franz-go"])
+@pytest.mark.parametrize(
+    ("client", "instance"),
+    [
+        ("confluent-kafka", "1"),
+        pytest.param("confluent-kafka", "", marks=pytest.mark.slow),
+        pytest.param("aiokafka", "1", marks=pytest.mark.slow),
+        ("aiokafka", ""),
+        pytest.param("franz-go", "1", marks=pytest.mark.slow),
+        pytest.param("franz-go", "", marks=pytest.mark.slow),
+    ],
+)
 def test_a_member_lives_through_restarts_of_its_broker(
     start_odradek: Callable[..., OdradekBroker],
     crew: list[MemberProcess],

@@ -208,7 +208,7 @@ def test_kafkajs_reads_what_others_write(broker: Broker, wire: Wire, codec: str)
     topic = create_topic(wire)
     now = now_ms()
     sent = [
-        Message(b"value %d" % index, b"key", now + index, (("a", b"1"), ("b", b"2")))
+        Message(b"value %d" % index + b"." * 200, b"key", now + index, (("a", b"1"), ("b", b"2")))
         for index in range(50)
     ]
     for writer in (clients.ConfluentKafka(), foreign.ForeignClient("franz-go")):

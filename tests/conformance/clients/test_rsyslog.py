@@ -24,7 +24,7 @@ action(
     type="omkafka" broker=["{bootstrap}"] topic="{topic}" key="shipped" template="line"
     partitions.auto="on" confParam=[{parameters}] errorFile="{directory}/errors"
     resubmitOnFailure="on" keepFailedMessages="on" failedMsgFile="{directory}/failed"
-    queue.type="LinkedList" action.resumeRetryCount="-1"
+    queue.type="LinkedList" action.resumeRetryCount="-1" action.resumeInterval="1"
 )
 """
 
