@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from appliance.output import format_size
 from appliance.supervisor import serve_lock
 from broker import compiled
 from dashboard import probe
+from dashboard.probe import join_address
 
 MIN_PYTHON = (3, 11)
 MIN_JAVA = 17
@@ -276,19 +277,13 @@ def check_advertised(
     """Dial what clients are told: the address that they came in by proves nothing."""
     found = []
     for broker_id, host, port in brokers:
-        name = f"advertised by broker {broker_id}"
-        reason = _dial_problem((host, port), dial)
-        if reason is None:
-            found.append(Check(name, Verdict.OK, f"{host}:{port} answers"))
-        else:
-            found.append(
-                Check(
-                    name,
-                    Verdict.FAIL,
-                    f"{host}:{port} cannot be reached from here: {reason}",
-                    "Clients connect there. Start it with --advertised HOST:PORT, as clients see it.",
-                )
-            )
+        unreached = Check(
+            f"advertised by broker {broker_id}",
+            Verdict.FAIL,
+            f"{host}:{port} cannot be reached from here",
+            "Clients connect there. Start it with --advertised HOST:PORT, as clients see it.",
+        )
+        found.append(_dialed((host, port), dial, unreached))
     return found
 
 
@@ -307,19 +302,13 @@ def check_other_listeners(
     for listener, (host, port) in advertised.items():
         if (host, port) == seen:
             continue
-        name = f"listener {listener} of broker {broker_id}"
-        reason = _dial_problem((host, port), dial)
-        if reason is None:
-            found.append(Check(name, Verdict.OK, f"{host}:{port} answers"))
-        else:
-            found.append(
-                Check(
-                    name,
-                    Verdict.WARN,
-                    f"tells its clients {host}:{port}, which cannot be reached from here: {reason}",
-                    "Run doctor with -b where these clients are; advertised.listeners has it.",
-                )
-            )
+        unreached = Check(
+            f"listener {listener} of broker {broker_id}",
+            Verdict.WARN,
+            f"tells its clients {host}:{port}, which cannot be reached from here",
+            "Run doctor with -b where these clients are; advertised.listeners has it.",
+        )
+        found.append(_dialed((host, port), dial, unreached))
     return found
 
 
@@ -334,14 +323,15 @@ def parse_listeners(text: str | None) -> dict[str, tuple[str, int]]:
     return found
 
 
-def _dial_problem(
-    address: tuple[str, int], dial: Callable[[tuple[str, int]], object]
-) -> str | None:
+def _dialed(
+    address: tuple[str, int], dial: Callable[[tuple[str, int]], object], unreached: Check
+) -> Check:
+    """What came of dialing; ``unreached`` is the verdict when nobody answers."""
     try:
         dial(address)
     except OSError as error:
-        return error.strerror or str(error)
-    return None
+        return replace(unreached, detail=f"{unreached.detail}: {error.strerror or error}")
+    return Check(unreached.name, Verdict.OK, f"{join_address(*address)} answers")
 
 
 def _existing_parent(directory: Path) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from appliance.failure import ItemError
-from appliance.options import PARTITIONS
+from appliance.options import PARTITIONS, TOPIC
 from appliance.topics import (
     choose_partitions,
     compile_pattern,
@@ -69,6 +69,11 @@ class TopicScopeType(click.ParamType[TopicScope]):
         if not separator:
             return TopicScope(topic)
         return TopicScope(topic, PARTITIONS.convert(partitions, param, ctx))
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[click.shell_completion.CompletionItem]:
+        return TOPIC.shell_complete(ctx, param, incomplete)
 
 
 TOPIC_SCOPE = TopicScopeType()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dashboard.gateway import Gateway
 
 ENVIRONMENT_BOOTSTRAP = "ODRADEK_BOOTSTRAP"
+_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
 
 class DurationType(click.ParamType[int]):
@@ -141,7 +142,8 @@ def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     source = ctx.get_parameter_source(str(param.name))
     if source in (click.core.ParameterSource.DEFAULT, click.core.ParameterSource.DEFAULT_MAP):
         return
-    if ctx.resilient_parsing:
+    # A shell that completes a line parses it too, unfinished as it is.
+    if ctx.resilient_parsing and value is None:
         return
     ctx.ensure_object(Session).remember(str(param.name), value)
 
@@ -273,6 +275,13 @@ class LazyGroup(click.Group):
             formatter.write_dl(rows)
 
 
+def lazy_group(
+    name: str, lazy: dict[str, tuple[str, str]], aliases: dict[str, str]
+) -> Callable[[Callable[..., Any]], click.Group]:
+    """Declare a group of commands whose docstring is its help."""
+    return click.group(name, cls=LazyGroup, lazy=lazy, aliases=aliases, context_settings=_SETTINGS)
+
+
 class RootGroup(LazyGroup):
     """The ``odradek`` command itself."""
 
@@ -296,8 +305,22 @@ def command(
         name,
         cls=Command,
         has_kafka_format=has_kafka_format,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings=_SETTINGS,
         **attributes,
+    )
+
+
+def data_option(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """``--data DIR``, the data directory."""
+    return click.option(
+        "--data",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path("data"),
+        envvar="ODRADEK_DATA",
+        show_envvar=True,
+        show_default="./data",
+        metavar="DIR",
+        help=help_text,
     )
 
 

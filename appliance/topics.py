@@ -46,8 +46,11 @@ def choose_names(
 
 
 def require_names(names: Sequence[str], pattern: str | None) -> None:
+    """Before anything is asked of a cluster."""
     if not names and pattern is None:
         raise click.UsageError("name a topic, or choose some with -r REGEX")
+    if pattern is not None:
+        compile_pattern(pattern)
 
 
 def split_failures(

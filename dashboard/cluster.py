@@ -7,9 +7,10 @@ place of its result): one leaderless partition must not take the rest of an answ
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker.model.ids import TopicPartition
 from dashboard.probe import join_address
@@ -124,6 +125,23 @@ class ConfigView:
     @property
     def is_default(self) -> bool:
         return self.source is ConfigSource.DEFAULT_CONFIG
+
+
+def config_view(
+    entry: Any, source: int, *, is_read_only: bool, synonyms: Iterable[Any]
+) -> ConfigView:
+    """From what is told of a setting, by whomever; they differ in what they call two fields."""
+    return ConfigView(
+        name=entry.name,
+        value=entry.value,
+        source=ConfigSource.of(source),
+        is_read_only=is_read_only,
+        is_sensitive=entry.is_sensitive,
+        synonyms=tuple(
+            ConfigSynonym(synonym.name, synonym.value, ConfigSource.of(synonym.source))
+            for synonym in synonyms
+        ),
+    )
 
 
 class ConfigOperation(IntEnum):

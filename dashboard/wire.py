@@ -13,7 +13,6 @@ import socket
 import struct
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import kio.schema.describe_configs.v4.request as describe_configs_request
@@ -32,12 +31,11 @@ from broker.model.error_code import ErrorCode
 from broker.model.ids import TopicPartition
 from dashboard.cluster import (
     ConfigChange,
-    ConfigSource,
-    ConfigSynonym,
     ConfigView,
     KafkaFailure,
     PartitionView,
     TopicView,
+    config_view,
 )
 
 T = TypeVar("T")
@@ -66,12 +64,7 @@ class WireConnection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -173,7 +166,15 @@ class WireConnection:
                         result.error_code.value, result.error_message
                     )
                 else:
-                    outcome = [_config_view(entry) for entry in result.configs]
+                    outcome = [
+                        config_view(
+                            entry,
+                            entry.config_source,
+                            is_read_only=entry.read_only,
+                            synonyms=entry.synonyms,
+                        )
+                        for entry in result.configs
+                    ]
                 found[result.resource_name] = outcome
         return found
 
@@ -275,17 +276,3 @@ def _partition_view(
 
 def _ids(nodes: Iterable[int] | None) -> tuple[int, ...] | None:
     return None if nodes is None else tuple(map(int, nodes))
-
-
-def _config_view(entry: describe_configs_response.DescribeConfigsResourceResult) -> ConfigView:
-    return ConfigView(
-        name=entry.name,
-        value=entry.value,
-        source=ConfigSource.of(entry.config_source),
-        is_read_only=entry.read_only,
-        is_sensitive=entry.is_sensitive,
-        synonyms=tuple(
-            ConfigSynonym(synonym.name, synonym.value, ConfigSource.of(synonym.source))
-            for synonym in entry.synonyms
-        ),
-    )

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from appliance.options import LazyGroup, command, pass_session
+from appliance.options import command, lazy_group, pass_session
 from appliance.output import Column, Report, Table, render_description
 from appliance.session import Session
 from broker.model.ids import TopicPartition
@@ -35,13 +35,7 @@ TOPIC_COLUMNS = (
 )
 
 
-@click.group(
-    "cluster",
-    cls=LazyGroup,
-    lazy=COMMANDS,
-    aliases={"metadata": "info", "status": "health"},
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+@lazy_group("cluster", COMMANDS, {"metadata": "info", "status": "health"})
 def cluster() -> None:
     """The brokers, and whether all is well."""
 

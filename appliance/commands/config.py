@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import click
-
-from appliance.options import LazyGroup
+from appliance.options import lazy_group
 
 COMMANDS = {
     "get": ("appliance.commands.config_get:get", "Show settings and where they come from."),
@@ -15,12 +13,6 @@ COMMANDS = {
 ALIASES = {"describe": "get", "alter": "set"}
 
 
-@click.group(
-    "config",
-    cls=LazyGroup,
-    lazy=COMMANDS,
-    aliases=ALIASES,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+@lazy_group("config", COMMANDS, ALIASES)
 def config() -> None:
     """Settings of topics and brokers."""

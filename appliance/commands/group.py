@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import click
-
-from appliance.options import LazyGroup
+from appliance.options import lazy_group
 
 COMMANDS = {
     "list": ("appliance.commands.group_list:list_groups", "Groups with their state and lag."),
@@ -29,12 +27,6 @@ ALIASES = {
 }
 
 
-@click.group(
-    "group",
-    cls=LazyGroup,
-    lazy=COMMANDS,
-    aliases=ALIASES,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+@lazy_group("group", COMMANDS, ALIASES)
 def group() -> None:
     """Consumer groups: who reads what, and how far."""

@@ -17,13 +17,13 @@ from appliance.groups import (
     subject_of,
 )
 from appliance.options import GROUP, command, pass_session
+from appliance.outcomes import status_report
 from appliance.output import Column, Report, Table
 from appliance.session import Session
 from broker.model.ids import TopicPartition
 from dashboard.cluster import KafkaFailure
 from dashboard.groups import GroupView
 
-COLUMNS = (Column("group"), Column("status", "status"))
 OFFSET_COLUMNS = (
     Column("group"),
     Column("topic"),
@@ -63,19 +63,11 @@ def delete(
     else:
         session.confirm_several("delete", "group", chosen)
         outcomes = gateway.groups.delete(chosen)
-    rows, errors = [], []
-    for name, failure in outcomes.items():
-        is_accepted = failure is not None and if_exists and failure.code == "GROUP_ID_NOT_FOUND"
-        status = "OK (dry run)" if dry_run else "OK"
-        if failure is not None:
-            status = f"OK ({failure.code})" if is_accepted else failure.code
-        rows.append({"group": name, "status": status})
-        if failure is not None and not is_accepted:
-            errors.append(ItemError.of(failure, group=name))
-    text = None
+    accepted = ("GROUP_ID_NOT_FOUND",) if if_exists else ()
+    report = status_report("group", outcomes, is_dry_run=dry_run, accepted=accepted)
     if session.format == "kafka":
-        text = deleted_groups_text(outcomes)
-    return session.emit(Report([Table(COLUMNS, rows)], errors, text=text))
+        report.text = deleted_groups_text(outcomes)
+    return session.emit(report)
 
 
 def _obstacle(view: GroupView | KafkaFailure) -> KafkaFailure | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import click
-
-from appliance.options import LazyGroup
+from appliance.options import lazy_group
 
 COMMANDS = {
     "list": ("appliance.commands.topic_list:list_topics", "Topics with their size and state."),
@@ -24,12 +22,6 @@ ALIASES = {
 }
 
 
-@click.group(
-    "topic",
-    cls=LazyGroup,
-    lazy=COMMANDS,
-    aliases=ALIASES,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+@lazy_group("topic", COMMANDS, ALIASES)
 def topic() -> None:
     """List, create, change and delete topics."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import click
 
-from appliance.failure import ItemError
 from appliance.options import KEY_VALUE, TOPIC, command, pass_session
-from appliance.output import Column, Report, Table
+from appliance.outcomes import status_report
+from appliance.output import Report
 from appliance.session import Session
-from appliance.topics import choose_names, compile_pattern, require_names
+from appliance.topics import choose_names, require_names
 from dashboard.cluster import ConfigChange, ConfigOperation, KafkaFailure
-
-STATUS_COLUMNS = (Column("topic"), Column("status", "status"))
 
 
 @command("create", has_kafka_format=True)
@@ -44,8 +42,11 @@ def create(
         validate_only=dry_run,
     )
     accepted = ("TOPIC_ALREADY_EXISTS",) if if_not_exists else ()
-    done = "OK (dry run)" if dry_run else "OK"
-    return _emit(session, outcomes, done=done, accepted=accepted, kafka_words="Created topic {}.")
+    report = status_report("topic", outcomes, is_dry_run=dry_run, accepted=accepted)
+    if session.format == "kafka":
+        created = [name for name, failure in outcomes.items() if failure is None]
+        report.text = "".join(f"Created topic {name}.\n" for name in created)
+    return session.emit(report)
 
 
 @command("alter", has_kafka_format=True)
@@ -85,8 +86,7 @@ def alter(
             # After a refused setting the topic is left alone altogether.
             if failure is None:
                 outcomes[name] = gateway.create_partitions(name, partitions, validate_only=dry_run)
-    done = "OK (dry run)" if dry_run else "OK"
-    return _emit(session, outcomes, done=done, kafka_words=None)
+    return _emit(session, status_report("topic", outcomes, is_dry_run=dry_run))
 
 
 def config_changes(
@@ -119,13 +119,11 @@ def delete(
 ) -> int:
     """Delete topics and their records, after the name was typed (or with --yes)."""
     require_names(names, regex)
-    if regex is not None:
-        compile_pattern(regex)
     gateway = session.gateway()
     chosen = choose_names(gateway, names, regex)
     if not chosen:
         session.note("no topic matches, nothing to delete")
-        return _emit(session, {})
+        return _emit(session, status_report("topic", {}))
     if dry_run:
         outcomes = {
             name: view if isinstance(view, KafkaFailure) else None
@@ -135,28 +133,11 @@ def delete(
         session.confirm_several("delete", "topic", chosen)
         outcomes = gateway.delete_topics(chosen)
     accepted = ("UNKNOWN_TOPIC_OR_PARTITION",) if if_exists else ()
-    done = "OK (dry run)" if dry_run else "OK"
-    return _emit(session, outcomes, done=done, accepted=accepted, kafka_words=None)
+    return _emit(session, status_report("topic", outcomes, is_dry_run=dry_run, accepted=accepted))
 
 
-def _emit(
-    session: Session,
-    outcomes: Mapping[str, KafkaFailure | None],
-    *,
-    done: str = "OK",
-    accepted: Sequence[str] = (),
-    kafka_words: str | None = None,
-) -> int:
-    rows, errors, words = [], [], []
-    for name, failure in outcomes.items():
-        if failure is None:
-            rows.append({"topic": name, "status": done})
-            if kafka_words is not None:
-                words.append(kafka_words.format(name) + "\n")
-        elif failure.code in accepted:
-            rows.append({"topic": name, "status": f"OK ({failure.code})"})
-        else:
-            rows.append({"topic": name, "status": failure.code})
-            errors.append(ItemError.of(failure, topic=name))
-    text = "".join(words) if session.format == "kafka" else None
-    return session.emit(Report([Table(STATUS_COLUMNS, rows)], errors, text=text))
+def _emit(session: Session, report: Report) -> int:
+    """Kafka's tool says nothing of a change that was made."""
+    if session.format == "kafka":
+        report.text = ""
+    return session.emit(report)

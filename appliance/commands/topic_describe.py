@@ -14,7 +14,6 @@ from appliance.session import Session
 from appliance.topics import (
     LogFigures,
     choose_names,
-    compile_pattern,
     require_names,
     split_failures,
 )
@@ -60,8 +59,6 @@ def describe(
     With -s, -c or -p only what they name. --format kafka prints what kafka-topics --describe does.
     """
     require_names(names, regex)
-    if regex is not None:
-        compile_pattern(regex)
     gateway = session.gateway()
     chosen = choose_names(gateway, names, regex, internal=internal)
     if not chosen:

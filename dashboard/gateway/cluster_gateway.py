@@ -33,6 +33,7 @@ from dashboard.cluster import (
     KafkaFailure,
     OffsetView,
     TopicView,
+    config_view,
 )
 from dashboard.gateway.cluster_link import ClusterLink
 from dashboard.gateway.group_gateway import GroupGateway
@@ -40,7 +41,6 @@ from dashboard.gateway.group_reader import Assigned, GroupReader, Revoked
 from dashboard.gateway.record_reader import RecordReader
 from dashboard.gateway.record_writer import RecordWriter
 from dashboard.gateway.translate import (
-    config_view,
     described_topic,
     library_failures,
     library_resource_type,
@@ -404,7 +404,12 @@ class Gateway:
                 outcome
                 if isinstance(outcome, KafkaFailure)
                 else [
-                    config_view(entry)
+                    config_view(
+                        entry,
+                        entry.source,
+                        is_read_only=entry.is_read_only,
+                        synonyms=entry.synonyms.values(),
+                    )
                     for name, entry in sorted(outcome.items())
                     if keys is None or name in keys
                 ]

@@ -7,7 +7,6 @@ reported as done is committed: every few seconds, before a partition is given aw
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -48,21 +47,16 @@ class GroupReader(ConsumerReader):
             list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
         )
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """Commits what was done, also after an interrupt, and leaves the group."""
         try:
             self._consumer.commit(asynchronous=False)
         except KafkaException as failed:
             failure = failure_of_exception(failed)
-            if failure.code != "NO_OFFSET" and error is None:
+            if failure.code != "NO_OFFSET" and not any(raised):
                 raise failure from None
         finally:
-            super().__exit__(kind, error, traceback)
+            super().__exit__()
 
     def stop_reading(self, partition: TopicPartition) -> None:
         """Fetch no more of this partition; it stays ours."""

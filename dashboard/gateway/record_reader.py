@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError
@@ -29,12 +28,7 @@ class ConsumerReader(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
     def read(self, timeout_s: float) -> list[Record | PartitionEnd]:

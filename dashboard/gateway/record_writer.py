@@ -25,10 +25,6 @@ class RecordWriter:
         self.on_delivered: Callable[[int, int], None] | None = None
         self._producer = Producer(properties)
 
-    @property
-    def in_flight_count(self) -> int:
-        return len(self._producer)
-
     def send(
         self,
         number: int,

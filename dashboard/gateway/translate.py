@@ -16,9 +16,6 @@ from broker.model.ids import TopicPartition
 from dashboard import wire
 from dashboard.cluster import (
     BrokerView,
-    ConfigSource,
-    ConfigSynonym,
-    ConfigView,
     KafkaFailure,
     PartitionView,
     TopicView,
@@ -125,20 +122,6 @@ def described_topic(topic: Any) -> TopicView:
     # The library writes ids in standard base64, Kafka in the URL-safe kind.
     topic_id = str(topic.topic_id).replace("+", "-").replace("/", "_").rstrip("=")
     return TopicView(topic.name, topic_id, topic.is_internal, partitions)
-
-
-def config_view(entry: Any) -> ConfigView:
-    return ConfigView(
-        name=entry.name,
-        value=entry.value,
-        source=ConfigSource.of(entry.source),
-        is_read_only=entry.is_read_only,
-        is_sensitive=entry.is_sensitive,
-        synonyms=tuple(
-            ConfigSynonym(synonym.name, synonym.value, ConfigSource.of(synonym.source))
-            for synonym in entry.synonyms.values()
-        ),
-    )
 
 
 def listed_group(listing: Any) -> GroupListing:

@@ -16,25 +16,9 @@ from dashboard.cluster import (
     TopicView,
 )
 from dashboard.gateway import Gateway, OffsetAt, RecordReader
-from tests.support.fixtures import Broker
 
 pytestmark = pytest.mark.conformance
 NewName = Callable[[], str]
-
-
-@pytest.fixture
-def gateway(broker: Broker) -> Gateway:
-    gateway = Gateway(broker.bootstrap)
-    gateway.check()
-    return gateway
-
-
-@pytest.fixture
-def library_only(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Gateway:
-    """As if the listeners were none that our own plain-socket requests can speak to."""
-    gateway = Gateway(broker.bootstrap)
-    monkeypatch.setattr(gateway._link, "serves", lambda request: False)
-    return gateway
 
 
 @pytest.fixture

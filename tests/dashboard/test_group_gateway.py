@@ -18,19 +18,11 @@ pytestmark = pytest.mark.conformance
 NewName = Callable[[], str]
 
 
-@pytest.fixture
-def gateway(broker: Broker) -> Gateway:
-    gateway = Gateway(broker.bootstrap)
-    gateway.check()
-    return gateway
-
-
-@pytest.fixture
-def library_only(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Gateway:
-    """As if the listeners were none that our own plain-socket requests can speak to."""
-    gateway = Gateway(broker.bootstrap)
-    monkeypatch.setattr(gateway._link, "serves", lambda request: False)
-    return gateway
+@pytest.fixture(params=["apache"], ids=["on_apache"])
+def broker(request: pytest.FixtureRequest) -> Broker:
+    """Apache Kafka alone, until our broker coordinates groups."""
+    found: Broker = request.getfixturevalue(f"shared_{request.param}")
+    return found
 
 
 @pytest.fixture

@@ -9,10 +9,18 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
+from tests.appliance.commands.test_completion import completed
 from tests.appliance.conftest import Odradek
 from tests.support.fixtures import Broker
 
 Join = Callable[..., Consumer]
+
+
+@pytest.fixture(params=["apache"], ids=["on_apache"])
+def broker(request: pytest.FixtureRequest) -> Broker:
+    """Apache Kafka alone, until our broker coordinates groups."""
+    found: Broker = request.getfixturevalue(f"shared_{request.param}")
+    return found
 
 
 @pytest.fixture
@@ -174,6 +182,11 @@ def test_a_deleted_topic_leaves_the_rest_of_a_description(
     ends = {row["topic"]: row["log_end_offset"] for row in found["offset_list"]}
     assert ends.get(other) is None
     assert filled in ends
+
+
+def test_groups_are_completed_from_the_cluster(broker: Broker, committed: str) -> None:
+    assert completed(f"-b {broker.bootstrap} group describe {committed[:-1]}") == [committed]
+    assert completed(f"-b {broker.bootstrap} consume t -g {committed[:-1]}") == [committed]
 
 
 # seek

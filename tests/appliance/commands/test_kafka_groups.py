@@ -5,12 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.appliance.commands.test_group import Join, committed, filled, group, join, offsets
+from tests.appliance.commands.test_group import (
+    Join,
+    broker,
+    committed,
+    filled,
+    group,
+    join,
+    offsets,
+)
 from tests.appliance.conftest import Done, Odradek
 from tests.support.apache import ToolRun, run_tool
 from tests.support.fixtures import Broker
 
-__all__ = ["committed", "filled", "group", "join"]
+__all__ = ["broker", "committed", "filled", "group", "join"]
 
 TOOL = "consumer.group.ConsumerGroupCommand"
 Both = Callable[..., tuple[Done, ToolRun]]
