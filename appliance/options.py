@@ -310,23 +310,6 @@ def command(
     )
 
 
-def data_option(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """``--data DIR``, the data directory."""
-    return click.option(
-        "--data",
-        type=click.Path(path_type=Path, file_okay=False),
-        default=Path("data"),
-        envvar="ODRADEK_DATA",
-        show_envvar=True,
-        show_default="./data",
-        metavar="DIR",
-        help=help_text,
-    )
-
-
-pass_session = click.make_pass_decorator(Session, ensure=True)
-
-
 def data_option(
     help_text: str, *, file_okay: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -341,3 +324,6 @@ def data_option(
         metavar="DIR",
         help=help_text,
     )
+
+
+pass_session = click.make_pass_decorator(Session, ensure=True)

@@ -18,13 +18,6 @@ pytestmark = pytest.mark.conformance
 NewName = Callable[[], str]
 
 
-@pytest.fixture(params=["apache"], ids=["on_apache"])
-def broker(request: pytest.FixtureRequest) -> Broker:
-    """Apache Kafka alone, until our broker coordinates groups."""
-    found: Broker = request.getfixturevalue(f"shared_{request.param}")
-    return found
-
-
 @pytest.fixture
 def topic(gateway: Gateway, new_topic_name: NewName) -> str:
     name = new_topic_name()

@@ -28,7 +28,7 @@ def completed(words: str, **environment: str) -> list[str]:
         check=True,
         cwd=REPOSITORY,
     )
-    return [each.partition(",")[2] for each in done.stdout.splitlines()]
+    return [each.partition(",")[2] for each in done.stdout.splitlines() if each]
 
 
 def test_commands_are_completed_without_a_broker() -> None:

@@ -11,16 +11,10 @@ from confluent_kafka import Consumer
 
 from tests.appliance.commands.test_completion import completed
 from tests.appliance.conftest import Odradek
-from tests.support.fixtures import Broker
+from tests.support.fixtures import Broker, broker_in_the_long_run
 
 Join = Callable[..., Consumer]
-
-
-@pytest.fixture(params=["apache"], ids=["on_apache"])
-def broker(request: pytest.FixtureRequest) -> Broker:
-    """Apache Kafka alone, until our broker coordinates groups."""
-    found: Broker = request.getfixturevalue(f"shared_{request.param}")
-    return found
+broker = broker_in_the_long_run()
 
 
 @pytest.fixture

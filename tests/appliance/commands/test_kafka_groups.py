@@ -7,7 +7,6 @@ import pytest
 
 from tests.appliance.commands.test_group import (
     Join,
-    broker,
     committed,
     filled,
     group,
@@ -16,11 +15,12 @@ from tests.appliance.commands.test_group import (
 )
 from tests.appliance.conftest import Done, Odradek
 from tests.support.apache import ToolRun, run_tool
-from tests.support.fixtures import Broker
+from tests.support.fixtures import Broker, broker_in_the_long_run
 
-__all__ = ["broker", "committed", "filled", "group", "join"]
+__all__ = ["committed", "filled", "group", "join"]
 
 TOOL = "consumer.group.ConsumerGroupCommand"
+broker = broker_in_the_long_run()
 Both = Callable[..., tuple[Done, ToolRun]]
 
 
