@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker import compiled
 from broker.config.topic_config import resolve_topic_config
 from broker.model.ids import TopicPartition
+from broker.model.internal_topics import CONSUMER_OFFSETS
 from broker.server.control import Command
 from broker.server.tasks import Turn
 
@@ -106,6 +107,8 @@ async def repair(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
     else:
         raise ValueError("how shall it be repaired: by cut, or by set-aside?")
     log = broker.replicas.find(topic_partition.topic, topic_partition.partition).log
+    if topic_partition.topic == CONSUMER_OFFSETS:
+        broker.coordination.on_repaired()
     return {"start_offset": log.log_start_offset, "end_offset": log.log_end_offset, **lost}
 
 

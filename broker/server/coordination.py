@@ -123,6 +123,10 @@ class Coordination:
         if deleted:
             self._spawn_forgetting(deleted)
 
+    def on_repaired(self) -> None:
+        """A partition of the offsets topic that was offline is back."""
+        self._host_soon()
+
     def _host_soon(self) -> None:
         """A new topic's logs are made in turns of the loop."""
         done = self._hosted = self._broker.loop.create_future()

@@ -287,7 +287,9 @@ def fresh_kafka(
         kafka.close()
 
 
-def put_in_place(logs: Path, kafka: ApacheKafka, told: Answers, *, is_clean: bool) -> None:
+def put_in_place(
+    logs: Path, kafka: ApacheKafka, told: Answers, *, has_mark: bool, has_last_indexes: bool
+) -> None:
     """docs/adopt.md, "and going back", word for word."""
     for name, topic in told.items():
         for index in range(len(topic.partitions)):
@@ -295,20 +297,35 @@ def put_in_place(logs: Path, kafka: ApacheKafka, told: Answers, *, is_clean: boo
             for path in directory.iterdir():
                 if path.name != "partition.metadata":
                     path.unlink()
-            for path in (logs / directory.name).iterdir():
-                if path.name != "partition.metadata":
+            ours = logs / directory.name
+            left_out = {"partition.metadata"}
+            if not has_last_indexes:
+                left_out.add(max(ours.glob("*.log")).with_suffix(".index").name)
+            for path in ours.iterdir():
+                if path.name not in left_out:
                     copy(path, directory)
     shutil.copy(logs / "log-start-offset-checkpoint", kafka.data)
-    if not is_clean:
+    if not has_mark:
         (kafka.data / ".kafka_cleanshutdown").unlink()
 
 
-@pytest.mark.parametrize("end", ["stopped", "killed"])
+@pytest.mark.parametrize(
+    ("end", "has_mark", "has_last_indexes"),
+    [
+        pytest.param("stopped", True, True, id="stopped"),
+        pytest.param("killed", False, True, id="killed, the mark removed"),
+        pytest.param("killed", True, False, id="killed, the last indexes left out"),
+    ],
+)
 def test_kafka_tells_what_we_told(
-    outgoing: dict[str, Outgoing], fresh_kafka: ApacheKafka, end: str
+    outgoing: dict[str, Outgoing],
+    fresh_kafka: ApacheKafka,
+    end: str,
+    has_mark: bool,
+    has_last_indexes: bool,
 ) -> None:
     logs, told = outgoing[end].logs, outgoing[end].told
-    put_in_place(logs, fresh_kafka, told, is_clean=end == "stopped")
+    put_in_place(logs, fresh_kafka, told, has_mark=has_mark, has_last_indexes=has_last_indexes)
     with fresh_kafka as kafka:
         with Wire(kafka.address, timeout=60) as wire:
             for name, topic in told.items():

@@ -16,6 +16,7 @@ from broker.model.ids import TopicPartition
 from broker.records import validation
 from broker.replication import replica_manager
 from broker.server.app import Broker
+from broker.server.commands import COMMANDS
 from broker.server.start_error import StartError, StartInterrupted
 from broker.storage.context import OpeningInterrupted, StorageContext
 from broker.storage.filesystem import RealFileSystem
@@ -280,3 +281,28 @@ async def test_a_start_on_a_full_disk_serves_and_makes_up_for_the_sync_later(
             partition = r.broker.replicas.find("orders", 0)
             await r.until(lambda: partition.high_watermark == 1)
             assert await r.call(requests.end_offset, "orders") == 1
+
+
+@on_loop
+async def test_groups_whose_partition_was_repaired_are_served_again(tmp_path: Path) -> None:
+    async with running(tmp_path, offsets_topic_num_partitions="1") as r:
+        await r.request("find_coordinator", 3, key="g", key_type=0)
+        await r.until(lambda: "__consumer_offsets" in r.broker.image.topics)
+        await r.until(lambda: len(r.broker.logs.logs) == 1)
+    as_after_a_kill(tmp_path)
+    # Two segments that overlap: no crash explains that.
+    directory = tmp_path / "logs" / "__consumer_offsets-0"
+    batch = record_batches.batch([b"v"], timestamp=requests.now_ms())
+    (directory / f"{0:020d}.log").write_bytes(batch + b"torn")
+    (directory / f"{1:020d}.log").write_bytes(batch)
+    async with running(tmp_path, offsets_topic_num_partitions="1") as r:
+        assert r.broker.coordination.groups.runtime.hosted(0) is None
+        ask = {"topic": "__consumer_offsets", "partition": 0, "how": "set-aside"}
+        with pytest.raises(ValueError, match="not offline"):
+            await COMMANDS["repair"](r.broker, {**ask, "partition": 1})
+        with pytest.raises(ValueError, match="how"):
+            await COMMANDS["repair"](r.broker, {**ask, "how": "magic"})
+        told = await COMMANDS["repair"](r.broker, ask)
+        assert (told["start_offset"], told["end_offset"]) == (0, 0)
+        assert r.broker.coordination.groups.runtime.hosted(0) is not None
+        assert (await COMMANDS["offline"](r.broker, {}))["partitions"] == []
