@@ -7,5 +7,9 @@ class MalformedRequest(Exception):
     """The bytes of one frame are no request of the API and version that its header names."""
 
 
+class TooManyElements(MalformedRequest):
+    """More array elements than are allowed, or than whoever asked wants to decode at once."""
+
+
 class FrameError(Exception):
     """The length prefix of a frame is negative or above the limit: the stream is lost."""

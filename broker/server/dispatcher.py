@@ -85,7 +85,7 @@ class Dispatcher:
         counts = self.request_counts
         counts[api_key] = counts.get(api_key, 0) + 1
         if len(frame) > LARGE_FRAME_BYTES and api_key != ApiKey.PRODUCE:
-            self._begin_large(connection, header, frame)
+            self.begin_large(connection, header, frame)
             return None
         started_ns = time.perf_counter_ns()
         try:
@@ -104,9 +104,8 @@ class Dispatcher:
             if elapsed_ns > SLOW_HANDLER_NS:
                 self._report_slow(header, elapsed_ns)
 
-    def _begin_large(
-        self, connection: Connection, header: RequestHeader, frame: memoryview
-    ) -> None:
+    def begin_large(self, connection: Connection, header: RequestHeader, frame: memoryview) -> None:
+        """Decode the request in a thread, then handle it; nothing overtakes it meanwhile."""
         if frame.obj is self._broker.scratch.data:
             frame = memoryview(bytearray(frame))  # others receive into it meanwhile
         charge = len(frame)
@@ -139,12 +138,16 @@ class Dispatcher:
                 return
             finally:
                 self._broker.receive_budget.release(charge)
-            if not slot.is_open:
+            if not slot.is_open and api_key != ApiKey.PRODUCE:
                 return
-            if hot is None:
-                answer = self._handle_typed(connection, header, request)
-            else:
-                answer = hot[1](self._broker, connection, header, request)
+            try:
+                if hot is None:
+                    answer = self._handle_typed(connection, header, request)
+                else:
+                    answer = hot[1](self._broker, connection, header, request, frame)
+            except CloseConnection as error:
+                connection.close(str(error))
+                return
             # None: the handler has taken a place behind ours, which ends here without an answer.
             slot.complete(answer)
 

@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final
 from uuid import UUID
 
-from broker.protocol.errors import MalformedRequest
+from broker.protocol.errors import MalformedRequest, TooManyElements
 from broker.protocol.varint import encode_unsigned_varint
 
 #: A topic by name (older versions) or by id.
@@ -41,8 +41,10 @@ def _to_uuid(data: bytes) -> UUID:
 
 def check_count(count: int, min_size: int, bytes_left: int, elements_left: int) -> int:
     """Elements that are left to the request, once ``count`` of them are read."""
-    if count < 0 or count * min_size > bytes_left or count > elements_left:
+    if count < 0 or count * min_size > bytes_left:
         raise MalformedRequest(f"an array of {count} elements in {bytes_left} bytes")
+    if count > elements_left:
+        raise TooManyElements(f"an array of {count} elements")
     return elements_left - count
 
 

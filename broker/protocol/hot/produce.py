@@ -64,17 +64,20 @@ class ProduceRequest:
         self.topics = topics
 
 
-def decode_request(version: int, frame: memoryview, offset: int) -> ProduceRequest:
-    """The request that begins at ``offset``; raises ``MalformedRequest``."""
+def decode_request(
+    version: int, frame: memoryview, offset: int, most: int = MAX_REQUEST_ELEMENTS
+) -> ProduceRequest:
+    """The request that begins at ``offset``; raises ``MalformedRequest``, and ``TooManyElements``
+    beyond ``most`` topics and partitions."""
     try:
         if version < FLEXIBLE_FROM:
-            return _decode_plain(frame, offset)
-        return _decode_flexible(version, frame, offset)
+            return _decode_plain(frame, offset, most)
+        return _decode_flexible(version, frame, offset, most)
     except (StructError, IndexError):
         raise MalformedRequest("a produce request is cut short") from None
 
 
-def _decode_plain(frame: memoryview, offset: int) -> ProduceRequest:
+def _decode_plain(frame: memoryview, offset: int, most: int) -> ProduceRequest:
     frame_end = len(frame)
     transactional_id = None
     (length,) = INT16.unpack_from(frame, offset)
@@ -84,7 +87,7 @@ def _decode_plain(frame: memoryview, offset: int) -> ProduceRequest:
         offset += length
     acks, timeout_ms, topic_count = _ACKS_TIMEOUT_COUNT.unpack_from(frame, offset)
     offset += 10
-    elements_left = check_count(topic_count, 6, frame_end - offset, MAX_REQUEST_ELEMENTS)
+    elements_left = check_count(topic_count, 6, frame_end - offset, most)
     topics: list[tuple[TopicKey, list[tuple[int, memoryview | None]]]] = []
     for _ in range(topic_count):
         (length,) = INT16.unpack_from(frame, offset)
@@ -110,7 +113,7 @@ def _decode_plain(frame: memoryview, offset: int) -> ProduceRequest:
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def _decode_flexible(version: int, frame: memoryview, offset: int) -> ProduceRequest:
+def _decode_flexible(version: int, frame: memoryview, offset: int, most: int) -> ProduceRequest:
     frame_end = len(frame)
     transactional_id = None
     length, offset = read_unsigned_varint(frame, offset)
@@ -119,7 +122,7 @@ def _decode_flexible(version: int, frame: memoryview, offset: int) -> ProduceReq
         offset += length - 1
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, offset)
     topic_count, offset = read_unsigned_varint(frame, offset + 6)
-    elements_left = check_count(topic_count - 1, 3, frame_end - offset, MAX_REQUEST_ELEMENTS)
+    elements_left = check_count(topic_count - 1, 3, frame_end - offset, most)
     topics: list[tuple[TopicKey, list[tuple[int, memoryview | None]]]] = []
     for _ in range(topic_count - 1):
         key, offset = _read_topic_key(version, frame, offset)

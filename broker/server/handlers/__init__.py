@@ -16,6 +16,7 @@ from broker.protocol.api_versions import ApiKey
 from broker.protocol.hot.fetch import decode_request as decode_fetch
 from broker.protocol.hot.list_offsets import decode_request as decode_list_offsets
 from broker.protocol.hot.metadata import decode_request as decode_metadata
+from broker.protocol.hot.produce import decode_request as decode_produce
 from broker.server.handlers import (
     api_versions,
     cluster,
@@ -46,8 +47,9 @@ HOT_HANDLERS: Final[dict[int, HotHandler]] = {
     ApiKey.METADATA: metadata.handle,
 }
 
-#: The decoder, and the handler of what it gives: ``(broker, connection, header, request)``.
+#: The decoder, and the handler of what it gives: ``(broker, connection, header, request, frame)``.
 HOT_DECODED: Final[dict[int, tuple[Callable[..., Any], HotHandler]]] = {
+    ApiKey.PRODUCE: (decode_produce, produce.handle_decoded),
     ApiKey.FETCH: (decode_fetch, fetch.handle_decoded),
     ApiKey.LIST_OFFSETS: (decode_list_offsets, list_offsets.handle_decoded),
     ApiKey.METADATA: (decode_metadata, metadata.handle_decoded),

@@ -62,11 +62,15 @@ def handle(
 ) -> Answer | None:
     """Answer at once if there is enough, else wait."""
     request = decode_request(header.api_version, frame, header.body_offset)
-    return handle_decoded(broker, connection, header, request)
+    return handle_decoded(broker, connection, header, request, frame)
 
 
 def handle_decoded(
-    broker: Broker, connection: Connection, header: RequestHeader, request: FetchRequest
+    broker: Broker,
+    connection: Connection,
+    header: RequestHeader,
+    request: FetchRequest,
+    frame: memoryview,
 ) -> Answer | None:
     version = header.api_version
     try:

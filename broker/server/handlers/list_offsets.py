@@ -54,11 +54,15 @@ def handle(
     broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview
 ) -> Answer | None:
     request = decode_request(header.api_version, frame, header.body_offset)
-    return handle_decoded(broker, connection, header, request)
+    return handle_decoded(broker, connection, header, request, frame)
 
 
 def handle_decoded(
-    broker: Broker, connection: Connection, header: RequestHeader, request: ListOffsetsRequest
+    broker: Broker,
+    connection: Connection,
+    header: RequestHeader,
+    request: ListOffsetsRequest,
+    frame: memoryview,
 ) -> Answer | None:
     look_up = _LookUp(broker, header.api_version, request)
     if look_up.go_on():

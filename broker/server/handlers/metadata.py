@@ -117,11 +117,15 @@ def handle(
     broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview
 ) -> Answer | None:
     request = decode_request(header.api_version, frame, header.body_offset)
-    return handle_decoded(broker, connection, header, request)
+    return handle_decoded(broker, connection, header, request, frame)
 
 
 def handle_decoded(
-    broker: Broker, connection: Connection, header: RequestHeader, request: MetadataRequest
+    broker: Broker,
+    connection: Connection,
+    header: RequestHeader,
+    request: MetadataRequest,
+    frame: memoryview,
 ) -> Answer | None:
     if _is_small(broker, header.api_version, request) and not _to_create(broker, request):
         found = _fragments(broker, header.api_version, request)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
+from broker.protocol.errors import TooManyElements
 from broker.protocol.hot.produce import ProduceRequest, decode_request, encode_response
 from broker.records.header import TRANSACTIONAL_FLAG
 from broker.records.validation import InvalidBatch, check_header
@@ -50,6 +51,8 @@ Left = tuple["str | TopicId", list[PartitionResult], int, "memoryview | None"]
 ACKS_ALL: Final = -1
 #: A request with more of them is appended in several turns of the loop.
 BATCHES_AT_ONCE: Final = 64
+#: One with more of them is decoded in a thread.
+PARTITIONS_DECODED_AT_ONCE: Final = 4000
 #: Internal topics are written by this client alone, as in Kafka (and by the broker itself).
 ADMIN_CLIENT_ID: Final = "__admin_client"
 _VALID_ACKS: Final = (ACKS_ALL, 0, 1)
@@ -59,7 +62,23 @@ def handle(
     broker: Broker, connection: Connection, header: RequestHeader, frame: memoryview
 ) -> Answer | None:
     """Append what ``frame`` carries; None when the answer comes later or never (acks=0)."""
-    request = decode_request(header.api_version, frame, header.body_offset)
+    try:
+        request = decode_request(
+            header.api_version, frame, header.body_offset, PARTITIONS_DECODED_AT_ONCE
+        )
+    except TooManyElements:
+        broker.dispatcher.begin_large(connection, header, frame)
+        return None
+    return handle_decoded(broker, connection, header, request, frame)
+
+
+def handle_decoded(
+    broker: Broker,
+    connection: Connection,
+    header: RequestHeader,
+    request: ProduceRequest,
+    frame: memoryview,
+) -> Answer | None:
     operation = _ProduceOperation(broker, header, request)
     if not operation.append_all():
         slot = operation.slot = connection.defer(header, is_alone=True)

@@ -256,7 +256,7 @@ def test_a_large_request_is_decoded_elsewhere_and_handled_like_any_other(
 def test_a_large_request_of_a_hot_handler_reaches_it_decoded(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def handle(broker: Any, connection: Any, header: Any, request: Any) -> Any:
+    def handle(broker: Any, connection: Any, header: Any, request: Any, frame: Any) -> Any:
         return [str(len(request.topics)).encode()]
 
     decode, _ = HOT_DECODED[ApiKey.METADATA]

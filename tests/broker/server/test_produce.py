@@ -14,7 +14,7 @@ from broker.records.compression import Codec
 from broker.replication.partition import Partition
 from broker.server import tasks
 from broker.server.connection import CloseConnection
-from broker.server.handlers.produce import BATCHES_AT_ONCE
+from broker.server.handlers.produce import BATCHES_AT_ONCE, PARTITIONS_DECODED_AT_ONCE
 from tests.broker.server.build import HandlerWorld, Pending
 from tests.broker.storage.build import NOW_MS, batch
 from tests.support.faulty_filesystem import FaultyFileSystem, disk_full, io_error
@@ -182,6 +182,29 @@ def test_many_batches_without_acknowledgement_one_of_which_fails(world: HandlerW
     produce(world, *((index, batch()) for index in range(MANY)), acks=0)
     world.run()
     assert world.connection.close_reason is not None
+
+
+@pytest.mark.parametrize("acks", [1, 0])
+def test_a_request_for_thousands_of_partitions_is_decoded_in_a_thread(
+    world: HandlerWorld, acks: int
+) -> None:
+    world.host(partitions=2)
+    nothing = [(index, None) for index in range(PARTITIONS_DECODED_AT_ONCE)]
+    pending = produce(world, (0, batch()), (1, batch(3)), *nothing, acks=acks)
+    assert pending.is_deferred
+    assert world.connection.is_alone == [True]
+    assert world.broker.receive_budget.used_bytes > 0
+    if not acks:
+        world.connection.close("gone")  # what it sent is appended all the same
+    world.run()
+    ends = [world.replicas.find("orders", index).log.log_end_offset for index in range(2)]
+    assert ends == [1, 3]
+    assert world.broker.receive_budget.used_bytes == 0
+    if acks:
+        pending = Pending("produce", 9, None, world.connection.slots[-1])
+        found = results(pending)
+        assert found[:2] == [(0, 0, 0), (1, 0, 0)]
+        assert len(found) == len(nothing) + 2
 
 
 @pytest.mark.usefixtures("short_turns")
