@@ -396,7 +396,7 @@ def test_a_reader_that_goes_away_leaves_nothing_behind(odradek_broker: OdradekBr
         assert produce(wire, name, batch([b"w"], timestamp=now_ms())) == 1
 
 
-@pytest.mark.parametrize("garbled", ["header"])
+@pytest.mark.parametrize("garbled", ["header", "size", "missing"])
 @pytest.mark.parametrize("is_sealed", [False, True], ids=["active", "sealed"])
 def test_a_segment_that_cannot_be_read_is_an_error_of_its_partition(
     odradek_broker: OdradekBroker, garbled: str, is_sealed: bool
