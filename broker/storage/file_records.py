@@ -83,6 +83,12 @@ class FileRecords:
             position = place.position + place.size
         self._check_end(position)
 
+    def check_is_whole(self, position: int, size: int) -> None:
+        """Raises CorruptLogError where a header promises more than the file holds: a reader would
+        wait for the rest for ever."""
+        if position + size > self.file.size:
+            raise self._corrupt(position, f"a batch of {size} bytes is longer than the file")
+
     def _check_end(self, position: int) -> None:
         if position > self.file.size:
             raise self._corrupt(position, "the last batch is longer than the file")

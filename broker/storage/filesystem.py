@@ -463,8 +463,14 @@ class RealFile:
         try:
             end = position + length
             while position < end:
+                generation, known = self.generation, self.size
                 count = os.sendfile(sink, descriptor, position, min(end - position, PULL_BYTES))
                 if not count:
+                    size = os.fstat(descriptor).st_size
+                    if size < known and self.generation == generation:
+                        # Not cut by us: the bytes will never come, however often they are asked for.
+                        message = f"{size} bytes long, where {known} were written"
+                        raise OSError(errno.EIO, message, self.path)
                     return
                 position += count
         finally:

@@ -207,6 +207,7 @@ class LogReader:
         if cut > position or not min_one_batch:
             return cut, next_offset
         header = segment.records.header_at(position)
+        segment.records.check_is_whole(position, header.size_in_bytes)
         return position + header.size_in_bytes, header.next_offset
 
     # Transactions ----------------------------------------------------------------------------

@@ -455,6 +455,7 @@ class Segment:
         """The batch that holds ``offset``, or the first one behind it."""
         for place in self._walk_to(offset, BLOCK_BYTES):
             if place.last_offset >= offset:
+                self.records.check_is_whole(place.position, place.size)
                 return place
         return None
 
