@@ -174,13 +174,17 @@ class Coordination:
     async def _load(self, hosted: Hosted[GroupShard], log: CoordinatorLog) -> None:
         began_ms = self._broker.clock.monotonic_ms()
         loading = LoadingLog(self._broker, log.partition, hosted.shard)
+        is_loaded = False
         try:
             async with self._loaders:
                 await loading.load()
+            is_loaded = True
         except (KafkaError, StorageError, CorruptLogError, OSError) as error:
             logger.error("%s cannot be loaded: %s", log.partition.topic_partition, error)
-            self.groups.runtime.end(hosted.index)
             return
+        finally:
+            if not is_loaded and self.groups.runtime.hosted(hosted.index) is hosted:
+                self.groups.runtime.end(hosted.index)
         if hosted.state is not HostedState.LOADING:
             return
         self.groups.runtime.activate(hosted)
@@ -272,7 +276,8 @@ class Coordination:
             self._has_waited = True
             self._timer = self._broker.loop.call_later(LATE_GRACE_SECONDS, self._on_timer)
             return
-        fired = self.groups.runtime.timers.fire(now_ms, TIMERS_PER_TURN)
-        if fired < TIMERS_PER_TURN:
-            self._has_waited = False
-        self._arm()
+        try:
+            if self.groups.runtime.timers.fire(now_ms, TIMERS_PER_TURN) < TIMERS_PER_TURN:
+                self._has_waited = False
+        finally:
+            self._arm()  # a fault in one group's timer stops no other's

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 
 from broker.coordinator.group.consumer_protocol import CONSUMER, subscribed_topics
 from broker.coordinator.group.member import NO_ASSIGNMENT, Member
-from broker.coordinator.group.records import NO_TIMESTAMP, StoredGroup
+from broker.coordinator.group.records import NO_TIMESTAMP, MalformedRecord, StoredGroup
 from broker.coordinator.group.requests import (
     AnswerJoin,
     DescribedGroup,
@@ -87,6 +87,10 @@ class ClassicGroup:
         group.protocol_type = stored.protocol_type or None
         group.protocol_name = stored.protocol_name
         group.leader_id = stored.leader_id
+        instance_ids = [m.group_instance_id for m in stored.members if m.group_instance_id]
+        member_ids = [m.member_id for m in stored.members]
+        if len({*instance_ids}) < len(instance_ids) or len({*member_ids}) < len(member_ids):
+            raise MalformedRecord(f"group {group_id} has a member twice")
         for member in stored.members:
             group.add(Member.restored(member, stored.protocol_name or ""), stored.protocol_type)
         if group.members:

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from broker.coordinator.group.shard import GroupShard
 from broker.model.error_code import ErrorCode
+from broker.model.errors import StorageError
 from broker.model.internal_topics import CONSUMER_OFFSETS
 from broker.protocol.api_versions import SERVED, ApiKey
 from broker.records.builder import build_batch
@@ -372,6 +374,45 @@ async def test_batches_of_every_kind_are_loaded(tmp_path: Path) -> None:
         assert await r.call(groups.committed, "last") == {("t", 0): 9}
 
 
+@on_loop
+async def test_a_fault_while_loading_leaves_no_shard_that_loads_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with quick(tmp_path, offsets_topic_num_partitions="1") as r:
+        await prepared(r)
+        assert await r.call(groups.commit, "g", "t", {0: 5}) == [0]
+
+    def fail(self: Any, *record: Any) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(GroupShard, "replay", fail)
+    async with quick(tmp_path) as r:
+        await r.until(lambda: not r.broker.coordination.groups.runtime.all_hosted())
+        assert await r.call(groups.commit, "g", "t", {0: 6}) == [ErrorCode.NOT_COORDINATOR]
+    monkeypatch.undo()
+    async with quick(tmp_path) as r:
+        assert await r.call(groups.committed, "g") == {("t", 0): 5}
+
+
+@on_loop
+async def test_a_fault_in_one_groups_timer_stops_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with quick(tmp_path, group_min_session_timeout_ms="100") as r:
+        await prepared(r)
+        timers = r.broker.coordination.groups.runtime.timers
+        faults: list[Any] = []
+        r.broker.loop.set_exception_handler(lambda loop, context: faults.append(context))
+
+        def fail(now_ms: int) -> None:
+            raise RuntimeError("a fault of ours")
+
+        await r.call(groups.become_member, "g", session_ms=300)
+        timers.set("broken", r.broker.clock.monotonic_ms(), fail)
+        await r.until(lambda: all_groups(r)[0].state.value == "Empty")
+        assert len(faults) == 1
+
+
 # --- What goes wrong --------------------------------------------------------------------------
 
 
@@ -469,6 +510,26 @@ def all_groups(r: Running) -> list[Any]:
         for hosted in r.broker.coordination.groups.runtime.all_hosted()
         for group in hosted.shard.groups.values()
     ]
+
+
+@on_loop
+async def test_the_disk_fails_and_nobody_is_left_waiting(tmp_path: Path) -> None:
+    async with quick(tmp_path, log_flush_interval_messages="1") as r:
+        await prepared(r)
+        member = await r.call(groups.become_member, "g")
+        joining = asyncio.ensure_future(r.call(groups.join, "g"))
+        await r.until(lambda: any(g.awaiting_join_count for g in all_groups(r)))
+        may_sync = threading.Event()
+        r.broker.replicas._flushes._background = Slow(r.broker.threads, may_sync)  # type: ignore[assignment]
+        committing = asyncio.ensure_future(r.call(groups.commit, "other", "t", {0: 5}))
+        await r.until(lambda: any(g.group_id == "other" for g in all_groups(r)))
+        (directory,) = r.broker.logs.directories
+        r.broker.replicas.take_offline(StorageError(directory, "the test says so"))
+        assert await committing == [ErrorCode.NOT_COORDINATOR]
+        assert (await joining).error_code == ErrorCode.NOT_COORDINATOR
+        assert await r.call(member.heartbeat) == ErrorCode.NOT_COORDINATOR
+        assert len(r.broker.coordination.groups.runtime.timers) == 0
+        may_sync.set()
 
 
 @on_loop
