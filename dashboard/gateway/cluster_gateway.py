@@ -56,6 +56,7 @@ _OPERATIONS = {
 }
 
 
+CONSUMER_GROUP_HEARTBEAT = (68, 0)
 LEADER_ATTEMPTS = 5
 LEADER_PAUSE_S = 0.2
 VISIBLE_ATTEMPTS = 40
@@ -333,6 +334,13 @@ class Gateway:
         properties = self._reader_properties(
             {"group.id": group}, from_end=from_end, read_committed=read_committed
         )
+        is_newer = str(properties.get("group.protocol", "classic")).lower() == "consumer"
+        if is_newer and self.is_plain and not self._link.serves(CONSUMER_GROUP_HEARTBEAT):
+            # The library would try on for ever, without a word.
+            raise KafkaFailure(
+                "UNSUPPORTED_VERSION",
+                "the cluster does not serve group.protocol=consumer, only classic",
+            )
         with library_failures():
             return GroupReader(properties, topics, self._link.timeout_s, on_assigned, on_revoked)
 

@@ -129,6 +129,22 @@ def test_a_listener_that_does_not_understand_is_a_failure_of_the_way(broker: Bro
     assert caught.value.is_transport
 
 
+def test_a_protocol_that_is_not_served_is_said_at_once(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = Gateway(broker.bootstrap, {"group.protocol": "consumer"})
+    monkeypatch.setattr(gateway._link, "serves", lambda request: request != (68, 0))
+    with pytest.raises(KafkaFailure, match=r"group\.protocol=consumer"):
+        gateway.group_reader(
+            "g",
+            ["t"],
+            from_end=False,
+            read_committed=False,
+            on_assigned=lambda _: None,
+            on_revoked=lambda _: None,
+        )
+
+
 def test_many_groups_take_few_requests(
     gateway: Gateway, vacant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
