@@ -25,6 +25,7 @@ import kio.schema.incremental_alter_configs.v1.request as alter_configs_request
 import kio.schema.incremental_alter_configs.v1.response as alter_configs_response
 from kio.schema.types import TopicName
 from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
 from kio.static.primitive import i8, i32
 
 from broker.model.error_code import ErrorCode
@@ -251,11 +252,15 @@ def _frame(request: Any, correlation_id: int) -> bytes:
 
 
 def _decode(body: bytes, response_type: type[T]) -> T:
+    """Raises OSError for an answer that cannot be read: whoever asked may ask in another way."""
     header_type: Any = response_type.__header_schema__  # type: ignore[attr-defined]
-    _, header_size = entity_reader(header_type)(body, 0)
     reader: Any = entity_reader(response_type)
     entity: T
-    entity, _ = reader(body, header_size)
+    try:
+        _, header_size = entity_reader(header_type)(body, 0)
+        entity, _ = reader(body, header_size)
+    except (SerialError, ValueError) as error:
+        raise OSError(f"an answer that makes no sense: {error}") from None
     return entity
 
 
