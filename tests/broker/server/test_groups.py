@@ -12,7 +12,7 @@ import pytest
 
 from broker.coordinator.group.shard import GroupShard
 from broker.model.error_code import ErrorCode
-from broker.model.errors import StorageError
+from broker.model.errors import DiskFullError, StorageError
 from broker.model.internal_topics import CONSUMER_OFFSETS
 from broker.protocol.api_versions import SERVED, ApiKey
 from broker.records.builder import build_batch
@@ -20,6 +20,7 @@ from broker.records.compression import Codec
 from broker.records.control import TransactionMarker, build_marker
 from broker.records.header import peek_header
 from broker.records.record import Record
+from broker.replication.partition import Partition
 from broker.server import coordination, coordinator_log
 from broker.server.handlers import HANDLERS
 from tests.broker.server.running import Running, on_loop, running
@@ -470,20 +471,33 @@ async def test_a_commit_that_the_disk_does_not_take_in_time(tmp_path: Path) -> N
 
 @on_loop
 async def test_a_disk_without_room_refuses_commits_and_joins_and_nothing_else(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def append(*_: Any) -> None:
+        raise DiskFullError("no room")
+
     async with quick(tmp_path) as r:
         await prepared(r)
         member = await r.call(groups.become_member, "g")
         assert await r.call(member.commit, "t", {0: 5}) == [0]
-        r.broker.logs.is_below_floor = lambda topic_partition: True  # type: ignore[method-assign]
+        monkeypatch.setattr(Partition, "append", append)
         assert await r.call(member.commit, "t", {0: 6}) == [ErrorCode.NOT_COORDINATOR]
         joined = await r.call(groups.join, "new")
         assert joined.error_code == ErrorCode.NOT_COORDINATOR
         assert await r.call(member.heartbeat) == 0
         assert await r.call(groups.committed, "g") == {("t", 0): 5}
-        del r.broker.logs.is_below_floor
+        monkeypatch.undo()
         assert await r.call(member.commit, "t", {0: 6}) == [0]
+
+
+@on_loop
+async def test_below_the_floor_groups_go_on(tmp_path: Path) -> None:
+    async with quick(tmp_path) as r:
+        await prepared(r)
+        r.broker.logs.is_below_floor = lambda topic_partition: True  # type: ignore[method-assign]
+        member = await r.call(groups.become_member, "g")
+        assert await r.call(member.commit, "t", {0: 6}) == [0]
+        assert await r.call(groups.committed, "g") == {("t", 0): 6}
 
 
 @on_loop
