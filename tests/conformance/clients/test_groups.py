@@ -18,6 +18,7 @@ from tests.support.wire import Wire
 EVERY = ("confluent-kafka", "aiokafka", "kafka-python", "java", "franz-go", "sarama", "kafka-go")
 ALL = (*EVERY, "kafkajs")
 TELLING = [name for name in ALL if name not in members.TELLS_NO_ASSIGNMENT]
+LATER = ("kafka-python", "sarama", "kafkajs")  # where each test waits for a session to end
 LATER_JAVA = pytest.param("java", marks=pytest.mark.slow)  # its processes take their time
 Start = Callable[..., MemberProcess]
 broker = broker_in_the_long_run()
@@ -72,7 +73,10 @@ def test_a_group_reads_commits_and_goes_on_where_it_was(
     assert sorted(second.records) == [(part, at) for part in range(3) for at in range(100, 110)]
 
 
-@pytest.mark.parametrize("client", TELLING)
+@pytest.mark.parametrize(
+    "client",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in LATER)) for name in TELLING],
+)
 def test_two_share_and_the_one_left_takes_over(
     wire: Wire, group: str, start: Start, client: str
 ) -> None:
@@ -111,7 +115,14 @@ def test_cooperative_members_keep_what_they_have(
 
 
 @pytest.mark.parametrize(
-    "client", ["confluent-kafka", "aiokafka", "kafka-python", LATER_JAVA, "franz-go", "sarama"]
+    "client",
+    [
+        "confluent-kafka",
+        "aiokafka",
+        "franz-go",
+        LATER_JAVA,
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("kafka-python", "sarama")),
+    ],
 )
 def test_a_static_member_that_dies_and_returns_disturbs_nobody(
     wire: Wire, group: str, start: Start, client: str
