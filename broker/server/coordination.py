@@ -125,7 +125,9 @@ class Coordination:
 
     def on_repaired(self) -> None:
         """A partition of the offsets topic that was offline is back."""
-        self._host_soon()
+        self._end_closed()  # the shard of the log that went, if no tick has come since
+        for index in range(self.partition_count()):
+            self._host(index)
 
     def _host_soon(self) -> None:
         """A new topic's logs are made in turns of the loop."""
