@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -59,8 +60,11 @@ func produce(o lines.Options) {
 		}
 		messages = append(messages, message)
 	}
+	var completing sync.Mutex // partitions complete side by side
 	writer.Completion = func(done []kafka.Message, err error) {
 		lines.Must(err)
+		completing.Lock()
+		defer completing.Unlock()
 		for _, message := range done {
 			offset := message.Offset
 			if o.Acks == "0" {
