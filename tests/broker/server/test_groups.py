@@ -469,6 +469,7 @@ async def test_a_commit_that_the_disk_does_not_take_in_time(tmp_path: Path) -> N
         assert await r.call(groups.committed, "g") == {("t", 0): 5}
 
 
+@pytest.mark.interpreted
 @on_loop
 async def test_a_disk_without_room_refuses_commits_and_joins_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
