@@ -75,8 +75,13 @@ def source_digest() -> str:
 
 def is_current() -> bool:
     """Whether a build of just these sources is there."""
-    manifest = _manifest()
-    return manifest is not None and manifest.digest == source_digest()
+    return isinstance(_current(), Manifest)
+
+
+def why_not() -> str | None:
+    """Why a broker would run its sources interpreted; None when it would not."""
+    found = _usable()
+    return found if isinstance(found, str) else None
 
 
 def install() -> str | None:
@@ -85,27 +90,12 @@ def install() -> str | None:
     To be called before any other module of the broker is imported.
     """
     global reason
-    reason = _install()
+    found = _usable()
+    reason = found if isinstance(found, str) else _use(found)
     return reason
 
 
-def why_not() -> str | None:
-    """Why a broker would run its sources interpreted; None when it would not."""
-    if os.environ.get(SWITCH) == "0":
-        return f"{SWITCH}=0"
-    manifest = _manifest()
-    if manifest is None:
-        return "not built"
-    if manifest.digest != source_digest():
-        return "built from other sources"
-    return None
-
-
-def _install() -> str | None:
-    problem = why_not()
-    manifest = _manifest()
-    if problem is not None or manifest is None:
-        return problem
+def _use(manifest: Manifest) -> str | None:
     files = {name: BUILD_DIRECTORY / file for name, file in manifest.modules.items()}
     finder = CompiledFinder(files)
     sys.meta_path.insert(0, finder)
@@ -115,6 +105,19 @@ def _install() -> str | None:
         sys.meta_path.remove(finder)
         return f"the build cannot be loaded: {error}"
     return None
+
+
+def _usable() -> Manifest | str:
+    """The build that is to be used, or why there is none."""
+    return f"{SWITCH}=0" if os.environ.get(SWITCH) == "0" else _current()
+
+
+def _current() -> Manifest | str:
+    """The build of just these sources, or why there is none."""
+    manifest = _manifest()
+    if manifest is None:
+        return "not built"
+    return manifest if manifest.digest == source_digest() else "built from other sources"
 
 
 def _manifest() -> Manifest | None:

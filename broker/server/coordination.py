@@ -98,8 +98,7 @@ class Coordination:
     def start(self) -> None:
         """Everything that the first image places here is loaded."""
         self._next_expiry_ms = self._broker.clock.monotonic_ms() + self._expiry_interval_ms
-        for index in range(self.partition_count()):
-            self._host(index)
+        self._host_all()
 
     def stop(self) -> None:
         self._is_stopped = True
@@ -126,6 +125,9 @@ class Coordination:
     def on_repaired(self) -> None:
         """A partition of the offsets topic that was offline is back."""
         self._end_closed()  # the shard of the log that went, if no tick has come since
+        self._host_all()
+
+    def _host_all(self) -> None:
         for index in range(self.partition_count()):
             self._host(index)
 
