@@ -21,7 +21,7 @@ in the image without directories (crash before the server made them): they are m
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -29,22 +29,27 @@ from broker.clock import Clock
 from broker.config.broker_config import BrokerConfig
 from broker.metadata import znodes
 from broker.metadata.changes import BrokerRegistered, Change
+from broker.metadata.cluster_steps import admit, alter_isr, elect_preferred, part_with, reassign
 from broker.metadata.election import Election, elect
 from broker.metadata.image import BrokerImage, ClusterImage, Endpoint
 from broker.metadata.load import read_image
 from broker.metadata.pipeline import Pipeline, Step, failure_of
 from broker.metadata.requests import (
     AlteredConfig,
+    AlteredIsr,
     ConfigAlteration,
     ConfigReplacement,
     CreatedTopic,
     DeletedTopic,
+    ElectedPreferred,
     GrownTopic,
     MorePartitions,
     NewTopic,
     ProducerIds,
     RaisedEpochs,
+    Reassigned,
     RegisteredBroker,
+    SettledBrokers,
     TopicReference,
 )
 from broker.metadata.steps import RequestSteps, not_altered
@@ -64,6 +69,7 @@ from broker.metadata.writes import operations_for
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.model.ids import BrokerId, TopicId
+from broker.model.leadership import IsrProposal
 
 
 class Controller:
@@ -79,11 +85,13 @@ class Controller:
         dice: random.Random,
         post: Post,
         on_image: Callable[[ClusterImage, ClusterImage], None],
+        on_stopped: Callable[[str], None] = lambda why: None,
     ) -> None:
         self._store = store
         self._broker_id = broker_id
         self._clock = clock
         self._on_image = on_image
+        self._on_stopped = on_stopped
         self._pipeline = Pipeline(self, post)
         self._steps = RequestSteps(
             lambda: self._pipeline.proposed, broker_id, broker_config, new_topic_id, dice
@@ -95,7 +103,14 @@ class Controller:
         """The newest durable image."""
         return self._pipeline.image
 
-    def start(self, cluster_id: str, done: Callable[[str | None], None]) -> None:
+    def start(
+        self,
+        cluster_id: str,
+        done: Callable[[str | None], None],
+        *,
+        skeleton: Sequence[str] = znodes.SKELETON,
+        replaces: int | None = None,
+    ) -> None:
         """Become the controller. ``done(None)`` when active, else with the reason.
 
         ``cluster_id`` is what the log directories say (their ``meta.properties``); a new store
@@ -108,16 +123,32 @@ class Controller:
                 done(outcome)
                 return
             self._epoch_version = outcome.epoch_version
-            read_image(self._store, loaded)
+            read_image(self._store, lambda image: loaded(image, outcome.controller_epoch))
 
-        def loaded(image: ClusterImage | str) -> None:
+        def loaded(image: ClusterImage | str, controller_epoch: int) -> None:
             if isinstance(image, str):
                 done(image)
+                return
+            if image.controller_epoch != controller_epoch:
+                done(_REPLACED)  # nor may it be told as that of the one who came after us
                 return
             self._pipeline.start(image)
             done(None)
 
-        elect(self._store, self._broker_id, cluster_id, self._clock, elected)
+        elect(
+            self._store,
+            self._broker_id,
+            cluster_id,
+            self._clock,
+            elected,
+            skeleton=skeleton,
+            replaces=replaces,
+        )
+
+    def stop(self, why: str) -> None:
+        """The term is over: requests are refused from here on. What was submitted may still be
+        written, if nobody else has been elected."""
+        self._pipeline.stop(why)
 
     # Requests. Results come by callback, never inside the call, one for each thing asked.
 
@@ -243,6 +274,79 @@ class Controller:
         operations.append(Create(path, data, is_ephemeral=True))
         self._store.submit(operations, written)
 
+    # A cluster's brokers and leaders
+
+    def brokers_seen(
+        self, brokers: Mapping[BrokerId, BrokerImage], done: Callable[[bool], None]
+    ) -> None:
+        """The registrations that the store holds now. ``done(True)`` when the image says so, every
+        ISR and leader fits, and those that registered anew may take part."""
+
+        def refused(error: ErrorCode, message: str) -> list[SettledBrokers]:
+            return [SettledBrokers(error=error, message=message)]
+
+        def parted(results: list[SettledBrokers]) -> None:
+            if all(result.is_success for result in results):
+                self._pipeline.ask(
+                    admit(self._pipeline.image, proposed, brokers), refused, admitted
+                )
+            else:
+                done(False)
+
+        def admitted(results: list[SettledBrokers]) -> None:
+            done(all(result.is_success for result in results))
+
+        def proposed() -> ClusterImage:
+            return self._pipeline.proposed
+
+        self._pipeline.ask(part_with(proposed, brokers), refused, parted)
+
+    def alter_isr(
+        self, topic: str, index: int, proposal: IsrProposal, done: Callable[[AlteredIsr], None]
+    ) -> None:
+        """AlterPartition. Only INELIGIBLE_REPLICA says that nothing was written, nor will be."""
+
+        def refused(error: ErrorCode, message: str) -> list[AlteredIsr]:
+            return [AlteredIsr(error=error, message=message)]
+
+        self._pipeline.ask(
+            alter_isr(lambda: self._pipeline.proposed, topic, index, proposal),
+            refused,
+            lambda results: done(results[0]),
+        )
+
+    def reassign(
+        self,
+        topic: str,
+        index: int,
+        target: Sequence[BrokerId] | None,
+        done: Callable[[Reassigned], None],
+    ) -> None:
+        """AlterPartitionReassignments for one partition: begun, not awaited. None cancels."""
+
+        def refused(error: ErrorCode, message: str) -> list[Reassigned]:
+            return [Reassigned(topic, index, error=error, message=message)]
+
+        self._pipeline.ask(
+            reassign(lambda: self._pipeline.proposed, topic, index, target),
+            refused,
+            lambda results: done(results[0]),
+        )
+
+    def elect_preferred(
+        self, topic: str, index: int, done: Callable[[ElectedPreferred], None]
+    ) -> None:
+        """ElectLeaders (preferred) for one partition."""
+
+        def refused(error: ErrorCode, message: str) -> list[ElectedPreferred]:
+            return [ElectedPreferred(topic, index, error=error, message=message)]
+
+        self._pipeline.ask(
+            elect_preferred(lambda: self._pipeline.proposed, topic, index),
+            refused,
+            lambda results: done(results[0]),
+        )
+
     # What the pipeline asks of us
 
     def submit(
@@ -253,12 +357,13 @@ class Controller:
 
     def reload(self, done: Callable[[ClusterImage | str], None]) -> None:
         def loaded(image: ClusterImage | str) -> None:
+            if not isinstance(image, str) and (
+                image.controller_epoch != self._pipeline.image.controller_epoch
+            ):
+                image = _REPLACED
+            done(image)
             if isinstance(image, str):
-                done(image)
-            elif image.controller_epoch != self._pipeline.image.controller_epoch:
-                done("Another broker is the controller now.")
-            else:
-                done(image)
+                self._on_stopped(image)
 
         read_image(self._store, loaded)
 
@@ -274,6 +379,9 @@ class Controller:
     def _fence(self) -> Check:
         """In every write: we are still the controller that we were when we were elected."""
         return Check(znodes.CONTROLLER_EPOCH, self._epoch_version)
+
+
+_REPLACED = "Another broker is the controller now."
 
 
 def _refuser(

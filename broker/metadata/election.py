@@ -6,13 +6,14 @@ epoch that nobody had before, and every write of an earlier controller fails its
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from broker.clock import Clock
 from broker.metadata import znodes
 from broker.metadata.store import (
     Create,
+    Delete,
     Done,
     Failed,
     MetadataStore,
@@ -46,9 +47,15 @@ def elect(
     cluster_id: str,
     clock: Clock,
     done: Callable[[Election | str], None],
+    *,
+    skeleton: Sequence[str] = znodes.SKELETON,
+    replaces: int | None = None,
 ) -> None:
-    """``done`` with the election won, or with the reason why not."""
-    _Candidate(store, broker_id, cluster_id, clock, done).read()
+    """``done`` with the election won, or with the reason why not.
+
+    ``replaces`` is the version of the ``/controller`` node to take away in the same submission.
+    """
+    _Candidate(store, broker_id, cluster_id, clock, done, skeleton, replaces).read()
 
 
 class _Candidate:
@@ -61,19 +68,23 @@ class _Candidate:
         cluster_id: str,
         clock: Clock,
         done: Callable[[Election | str], None],
+        skeleton: Sequence[str],
+        replaces: int | None,
     ) -> None:
         self._store = store
         self._broker_id = broker_id
         self._cluster_id = cluster_id
         self._clock = clock
         self._done = done
+        self._skeleton = skeleton
+        self._replaces = replaces
         self._attempts = 0
         self._found: dict[str, Node | None] = {}
 
     def read(self) -> None:
         self._attempts += 1
         self._found = {}
-        paths = (*znodes.SKELETON, znodes.CLUSTER_ID, znodes.CONTROLLER_EPOCH)
+        paths = (*self._skeleton, znodes.CLUSTER_ID, znodes.CONTROLLER_EPOCH)
         for path in paths:
             self._store.get(path, self._reader(path, is_last=path is paths[-1]))
 
@@ -104,7 +115,7 @@ class _Candidate:
                 return
         epoch = self._found[znodes.CONTROLLER_EPOCH]
         operations: list[Operation] = [
-            Create(path) for path in znodes.SKELETON if self._found[path] is None
+            Create(path) for path in self._skeleton if self._found[path] is None
         ]
         if cluster is None:
             operations.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(self._cluster_id)))
@@ -118,6 +129,8 @@ class _Candidate:
             data = znodes.encode_controller_epoch(controller_epoch)
             operations.append(SetData(znodes.CONTROLLER_EPOCH, data, epoch.version))
         data = znodes.encode_controller(self._broker_id, self._clock.wall_ms())
+        if self._replaces is not None:
+            operations.append(Delete(znodes.CONTROLLER, self._replaces))
         operations.append(Create(znodes.CONTROLLER, data, is_ephemeral=True))
         self._store.submit(operations, lambda outcome: self._answered(outcome, election))
 
@@ -128,6 +141,8 @@ class _Candidate:
             self._done("Another broker is the controller.")
         elif (
             isinstance(outcome, Refused)
+            # Who wanted to replace a controller must not replace the next one.
+            and self._replaces is None
             and outcome.reason in (RefusalReason.NODE_EXISTS, RefusalReason.BAD_VERSION)
             and self._attempts < MAX_ATTEMPTS
         ):

@@ -29,6 +29,7 @@ from broker.metadata.changes import (
     TopicDeleted,
 )
 from broker.model.ids import NO_BROKER, BrokerId, TopicId
+from broker.model.leadership import LeaderAndIsr
 
 NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
@@ -47,6 +48,13 @@ class PartitionImage(NamedTuple):
     partition_epoch: int
     replicas: tuple[BrokerId, ...]
     isr: frozenset[BrokerId]
+    #: While it is being reassigned: new ones of ``replicas``, and those that are to go.
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
+
+    @property
+    def leadership(self) -> LeaderAndIsr:
+        return LeaderAndIsr(*self[1:6])
 
 
 @dataclass(frozen=True, slots=True)

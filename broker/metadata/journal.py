@@ -19,10 +19,9 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from broker.metadata.store import Node
 from broker.metadata.tree import Effect
+from broker.records.crc import crc32c
 
 MAGIC = b"OJ01"
 _HEADER = struct.Struct(">4sII")

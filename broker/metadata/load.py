@@ -23,6 +23,7 @@ SUBTREES = (
     znodes.CONTROLLER,
     znodes.CONTROLLER_EPOCH,
     znodes.BROKER_IDS,
+    znodes.BROKER_EPOCHS,
     znodes.TOPICS,
     znodes.TOPIC_CONFIGS,
     znodes.BROKER_CONFIGS,
@@ -36,9 +37,14 @@ def image_from_nodes(nodes: Nodes) -> ClusterImage:
     """``nodes``: for each of ``SUBTREES`` what lies in it. Raises ``ValueError`` on damage."""
     topics = _topics(nodes[znodes.TOPICS], _configs(nodes[znodes.TOPIC_CONFIGS]))
     broker_configs = _configs(nodes[znodes.BROKER_CONFIGS])
+    epochs = _data(nodes, znodes.BROKER_EPOCHS)
+    # In a cluster a registration holds once it was answered: until then its broker may still be
+    # in an ISR that it belonged to in an earlier life.
+    answered = None if epochs is None else znodes.decode_broker_epochs(epochs)
     brokers = [
         znodes.decode_broker(BrokerId(int(name)), node.creation_id, node.data)
         for name, node in _below(nodes[znodes.BROKER_IDS])
+        if answered is None or answered.get(BrokerId(int(name))) == node.creation_id
     ]
     return ClusterImage(
         cluster_id=znodes.decode_cluster_id(_data(nodes, znodes.CLUSTER_ID) or b'{"id":""}'),
@@ -125,6 +131,8 @@ def _partition(
         node.version,
         tuple(assignment.partitions[index]),
         frozenset(state.isr),
+        tuple(assignment.adding.get(index, ())),
+        tuple(assignment.removing.get(index, ())),
     )
     return pool.setdefault(partition, partition)
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from broker.model.error_code import ErrorCode
 from broker.model.ids import ZERO_TOPIC_ID, BrokerId, TopicId
+from broker.model.leadership import LeaderAndIsr
 
 #: In a new topic: whatever the broker's config says.
 BROKER_DEFAULT = -1
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     """``assignments``: (partition index, replicas) pairs as the client sent them, duplicates too;
     both counts are then ``BROKER_DEFAULT``. ``configs``: (name, value) pairs likewise."""
 
@@ -60,8 +60,7 @@ class CreatedTopic(Result):
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicReference:
+class TopicReference(NamedTuple):
     """A topic to delete: by name or by id, not by both."""
 
     name: str | None = None
@@ -70,12 +69,13 @@ class TopicReference:
 
 @dataclass(frozen=True, slots=True)
 class DeletedTopic(Result):
+    """``name`` is None for an id that no topic has."""
+
     name: str | None
     topic_id: TopicId = ZERO_TOPIC_ID
 
 
-@dataclass(frozen=True, slots=True)
-class MorePartitions:
+class MorePartitions(NamedTuple):
     """``partition_count`` is the new total; ``assignments`` are the replicas of the added ones."""
 
     name: str
@@ -85,6 +85,8 @@ class MorePartitions:
 
 @dataclass(frozen=True, slots=True)
 class GrownTopic(Result):
+    """A topic has the partitions that were asked for."""
+
     name: str
 
 
@@ -93,8 +95,7 @@ TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigAlteration:
+class ConfigAlteration(NamedTuple):
     """IncrementalAlterConfigs of one resource. ``changes``: (name, operation's number, value).
 
     ``resource_name`` of a broker is its id, or empty for the settings of all brokers.
@@ -105,8 +106,7 @@ class ConfigAlteration:
     changes: Sequence[tuple[str, int, str | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigReplacement:
+class ConfigReplacement(NamedTuple):
     """AlterConfigs of one resource: ``configs`` are all of its overrides from now on."""
 
     resource_type: int
@@ -116,6 +116,8 @@ class ConfigReplacement:
 
 @dataclass(frozen=True, slots=True)
 class AlteredConfig(Result):
+    """One resource's settings were changed."""
+
     resource_type: int
     resource_name: str
 
@@ -136,6 +138,36 @@ class RaisedEpochs(Result):
 
 
 @dataclass(frozen=True, slots=True)
+class AlteredIsr(Result):
+    """The partition's state as it was written; None for a proposal that was not."""
+
+    state: LeaderAndIsr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reassigned(Result):
+    """One partition is on its way to other replicas, or there, or back."""
+
+    topic: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ElectedPreferred(Result):
+    """One partition is led by its preferred leader."""
+
+    topic: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class SettledBrokers(Result):
+    """Brokers that came or went are in the image, and partitions led accordingly."""
+
+
+@dataclass(frozen=True, slots=True)
 class RegisteredBroker(Result):
+    """``broker_epoch`` is that of the registration which holds from now on."""
+
     broker_id: BrokerId
     broker_epoch: int = -1

@@ -38,6 +38,8 @@ def operations_for(
     """
     for change in changes:
         yield from _operations(before, change, controller_id)
+    if any(isinstance(change, BrokerRegistered | BrokerGone) for change in changes):
+        yield SetData(znodes.BROKER_EPOCHS, _broker_epochs(before, changes))
 
 
 def _operations(
@@ -54,6 +56,7 @@ def _operations(
         )
         yield from _create_partitions(topic.name, change.partitions, before.controller_epoch)
     elif isinstance(change, PartitionsChanged):
+        yield from _reassign(before.topics[change.topic], change.partitions)
         for partition in change.partitions:
             # The node's version is the partition epoch: nobody else may have moved it.
             yield SetData(
@@ -73,10 +76,34 @@ def _operations(
     elif isinstance(change, ProducerIdsAllocated):
         yield _producer_ids(before.next_producer_id, change.next_producer_id, controller_id)
     elif isinstance(change, BrokerRegistered | BrokerGone | ControllerElected):
-        # Read from the store, never written because of the change.
+        # Read from the store; of brokers only the epochs are written, once for all.
         return
     else:
         assert_never(change)
+
+
+def _broker_epochs(before: ClusterImage, changes: Sequence[Change]) -> bytes:
+    epochs = {broker_id: broker.broker_epoch for broker_id, broker in before.brokers.items()}
+    for change in changes:
+        if isinstance(change, BrokerRegistered):
+            epochs[change.broker.broker_id] = change.broker.broker_epoch
+        elif isinstance(change, BrokerGone):
+            epochs.pop(change.broker_id, None)
+    return znodes.encode_broker_epochs(epochs)
+
+
+def _reassign(topic: TopicImage, changed: Sequence[PartitionImage]) -> Iterator[Operation]:
+    """The topic's node, where replicas have changed: it holds those of all partitions."""
+    if all(_placement(topic.partitions[after.index]) == _placement(after) for after in changed):
+        return
+    partitions = list(topic.partitions)
+    for after in changed:
+        partitions[after.index] = after
+    yield SetData(znodes.topic_path(topic.name), _assignment(topic, partitions))
+
+
+def _placement(partition: PartitionImage) -> tuple[tuple[BrokerId, ...], ...]:
+    return partition.replicas, partition.adding, partition.removing
 
 
 def _create_topic(topic: TopicImage, controller_epoch: int) -> Iterator[Operation]:
@@ -127,7 +154,9 @@ def _producer_ids(known: int, next_producer_id: int, controller_id: BrokerId) ->
 
 def _assignment(topic: TopicImage, partitions: Sequence[PartitionImage]) -> bytes:
     replicas = {partition.index: partition.replicas for partition in partitions}
-    return znodes.encode_topic(znodes.TopicAssignment(topic.topic_id, replicas))
+    adding = {p.index: p.adding for p in partitions if p.adding}
+    removing = {p.index: p.removing for p in partitions if p.removing}
+    return znodes.encode_topic(znodes.TopicAssignment(topic.topic_id, replicas, adding, removing))
 
 
 def _state(partition: PartitionImage, controller_epoch: int) -> bytes:

@@ -12,6 +12,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from broker.metadata.image import BrokerImage, Endpoint
@@ -21,6 +22,8 @@ CLUSTER_ID = "/cluster/id"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"
+#: Ours, only in a cluster: the broker epochs whose registration was answered.
+BROKER_EPOCHS = "/brokers/epochs"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
@@ -44,6 +47,10 @@ SKELETON = (
 )
 
 
+#: The same for a cluster of several brokers.
+CLUSTER_SKELETON = (*SKELETON, BROKER_EPOCHS)
+
+
 class PartitionState(NamedTuple):
     """Value of a partition's ``state`` node."""
 
@@ -54,10 +61,13 @@ class PartitionState(NamedTuple):
 
 
 class TopicAssignment(NamedTuple):
-    """Value of a topic's node: its id, and the replicas of every partition."""
+    """Value of a topic's node: its id, the replicas of every partition, and of those that are being
+    reassigned which come and which go."""
 
     topic_id: TopicId
     partitions: Mapping[int, Sequence[BrokerId]]
+    adding: Mapping[int, Sequence[BrokerId]] = MappingProxyType({})
+    removing: Mapping[int, Sequence[BrokerId]] = MappingProxyType({})
 
 
 class ProducerIdBlock(NamedTuple):
@@ -106,9 +116,9 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
     return _encode(
         {
             "version": 3,
-            "partitions": {str(i): list(r) for i, r in sorted(assignment.partitions.items())},
-            "adding_replicas": {},
-            "removing_replicas": {},
+            "partitions": _encode_replicas(assignment.partitions),
+            "adding_replicas": _encode_replicas(assignment.adding),
+            "removing_replicas": _encode_replicas(assignment.removing),
             "topic_id": topic_id_text(assignment.topic_id),
         }
     )
@@ -118,8 +128,18 @@ def decode_topic(data: bytes) -> TopicAssignment:
     value = _decode(data)
     return TopicAssignment(
         parse_topic_id(str(value["topic_id"])),
-        {int(index): tuple(replicas) for index, replicas in value["partitions"].items()},
+        _decode_replicas(value["partitions"]),
+        _decode_replicas(value.get("adding_replicas", {})),
+        _decode_replicas(value.get("removing_replicas", {})),
     )
+
+
+def _encode_replicas(replicas: Mapping[int, Sequence[BrokerId]]) -> dict[str, list[BrokerId]]:
+    return {str(index): list(brokers) for index, brokers in sorted(replicas.items())}
+
+
+def _decode_replicas(value: Mapping[str, Sequence[BrokerId]]) -> dict[int, Sequence[BrokerId]]:
+    return {int(index): tuple(replicas) for index, replicas in value.items()}
 
 
 @lru_cache(maxsize=1024)
@@ -204,7 +224,8 @@ def decode_producer_ids(data: bytes) -> ProducerIdBlock:
     )
 
 
-def encode_broker(broker: BrokerImage, wall_ms: int) -> bytes:
+def encode_broker(broker: BrokerImage, wall_ms: int, directory_id: str = "") -> bytes:
+    """``directory_id`` (ours) tells a broker's own stale node from a rival's."""
     plain = next((e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"), None)
     value: dict[str, object] = {
         "version": 5,
@@ -220,7 +241,25 @@ def encode_broker(broker: BrokerImage, wall_ms: int) -> bytes:
     }
     if broker.rack is not None:
         value["rack"] = broker.rack
+    if directory_id:
+        value["directory_id"] = directory_id
     return _encode(value)
+
+
+def decode_directory_id(data: bytes) -> str:
+    """Empty when the registration tells none."""
+    value = _decode(data)
+    return str(value["directory_id"]) if "directory_id" in value else ""
+
+
+def encode_broker_epochs(epochs: Mapping[BrokerId, int]) -> bytes:
+    return _encode({str(broker_id): epoch for broker_id, epoch in sorted(epochs.items())})
+
+
+def decode_broker_epochs(data: bytes) -> dict[BrokerId, int]:
+    if not data:
+        return {}
+    return {BrokerId(int(name)): int(epoch) for name, epoch in _decode(data).items()}
 
 
 def decode_broker(broker_id: BrokerId, broker_epoch: int, data: bytes) -> BrokerImage:

@@ -20,6 +20,7 @@ from broker.model.ids import TopicId, TopicPartition
 from broker.model.internal_topics import is_internal
 from broker.records.header import BatchHeader
 from broker.records.validation import ProduceRules
+from broker.replication.traffic import TopicTraffic
 from broker.storage.append_info import AppendInfo
 from broker.storage.cold import ColdRead
 from broker.storage.log import Log
@@ -51,6 +52,7 @@ class Partition:
         "rules",
         "topic_id",
         "topic_partition",
+        "traffic",
         "version",
     )
 
@@ -61,6 +63,7 @@ class Partition:
         log: Log,
         leader_epoch: int,
         rules: ProduceRules,
+        traffic: TopicTraffic,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -69,6 +72,8 @@ class Partition:
         self.log = log
         self.leader_epoch = leader_epoch
         self.rules = rules
+        #: The counters of its topic.
+        self.traffic = traffic
         #: Why the partition is gone; NONE while it is here.
         self.close_reason = ErrorCode.NONE
         #: Offsets below it are committed: visible to consumers, never taken back.
@@ -117,6 +122,7 @@ class Partition:
     def touch(self) -> None:
         """Something that a fetch reports has changed."""
         self.version += 1
+        self.traffic.touch()
         if self.fetch_waiters:
             for waiter in tuple(self.fetch_waiters):
                 waiter.wake()

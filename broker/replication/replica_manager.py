@@ -27,6 +27,7 @@ from broker.records.validation import (
 )
 from broker.replication.background import Background, FlushScheduler
 from broker.replication.partition import NEVER, Partition
+from broker.replication.traffic import BrokerTraffic, TopicTraffic
 from broker.storage.append_info import AppendInfo
 from broker.storage.flush import FlushNeeded
 from broker.storage.log import Log
@@ -40,7 +41,7 @@ AppendOutcome = AppendInfo | Exception
 class HostedTopic:
     """A topic of which this broker leads partitions. ``partitions[i]`` is None until first used."""
 
-    __slots__ = ("config", "leader_epochs", "name", "partitions", "rules", "topic_id")
+    __slots__ = ("config", "leader_epochs", "name", "partitions", "rules", "topic_id", "traffic")
 
     def __init__(
         self,
@@ -49,19 +50,21 @@ class HostedTopic:
         leader_epochs: Sequence[int],
         config: TopicConfig,
         rules: ProduceRules,
+        traffic: TopicTraffic,
     ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.leader_epochs = list(leader_epochs)
         self.config = config
         self.rules = rules
+        self.traffic = traffic
         self.partitions: list[Partition | None] = [None] * len(leader_epochs)
 
 
 class PendingAppend:
     """A batch whose records are being walked in a thread, or that waits behind such a one."""
 
-    __slots__ = ("batch", "done", "failure", "header", "is_ready")
+    __slots__ = ("batch", "check", "done", "failure", "header", "is_ready")
 
     def __init__(
         self,
@@ -69,12 +72,14 @@ class PendingAppend:
         header: BatchHeader,
         is_ready: bool,
         done: Callable[[AppendOutcome], None],
+        check: Callable[[], None] | None,
     ) -> None:
         self.batch = batch
         self.header = header
         self.is_ready = is_ready
         self.failure: Exception | None = None
         self.done = done
+        self.check = check
 
 
 class ReplicaManager:
@@ -85,6 +90,7 @@ class ReplicaManager:
         self._clock = clock
         self._background = background
         self._flushes = FlushScheduler(background, self.take_offline)
+        self.traffic = BrokerTraffic()
         self.topics: dict[str, HostedTopic] = {}
         self.topics_by_id: dict[TopicId, HostedTopic] = {}
         self._synced_rolls = 0
@@ -104,12 +110,15 @@ class ReplicaManager:
         """A topic was created, grew, or its leader epochs were raised."""
         topic = self.topics.get(name)
         if topic is None or topic.topic_id != topic_id:
-            topic = HostedTopic(name, topic_id, leader_epochs, config, rules)
+            topic = HostedTopic(
+                name, topic_id, leader_epochs, config, rules, TopicTraffic(self.traffic)
+            )
             self.topics[name] = topic
             self.topics_by_id[topic_id] = topic
             self._note_flush_interval(topic)
             return
         topic.leader_epochs = list(leader_epochs)
+        topic.traffic.touch()
         for partition, epoch in zip(topic.partitions, leader_epochs, strict=False):
             if partition is not None and partition.leader_epoch != epoch:
                 partition.leader_epoch = epoch
@@ -122,6 +131,7 @@ class ReplicaManager:
         if topic is None:
             return []
         self.topics_by_id.pop(topic.topic_id, None)
+        self.traffic.deleted_topics += 1
         self._timed_flushes.pop(name, None)
         for partition in topic.partitions:
             if partition is not None:
@@ -134,6 +144,7 @@ class ReplicaManager:
             return
         topic.config = config
         topic.rules = rules
+        topic.traffic.touch()
         self._note_flush_interval(topic)
         for partition in topic.partitions:
             if partition is not None:
@@ -152,6 +163,11 @@ class ReplicaManager:
         if not 0 <= index < len(topic.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic.partitions[index] or self._materialise(topic, index)
+
+    def traffic_of(self, key: str | TopicId) -> TopicTraffic | None:
+        """The counters of a topic, if there is one."""
+        topic = self.topics.get(key) if isinstance(key, str) else self.topics_by_id.get(key)
+        return None if topic is None else topic.traffic
 
     def materialise(self, name: str, index: int) -> None:
         """Create the partition's log if it is not there yet (a new topic gets its directories)."""
@@ -194,9 +210,15 @@ class ReplicaManager:
         except (DiskFullError, OSError) as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         partition = Partition(
-            topic_partition, topic.topic_id, log, topic.leader_epochs[index], topic.rules
+            topic_partition,
+            topic.topic_id,
+            log,
+            topic.leader_epochs[index],
+            topic.rules,
+            topic.traffic,
         )
         topic.partitions[index] = partition
+        topic.traffic.touch()
         if partition.is_flush_bound and log.flushed_offset < log.log_end_offset:
             # After a crash: what was acknowledged becomes visible again once it is known synced.
             self._flushes.request(partition)
@@ -238,10 +260,14 @@ class ReplicaManager:
         header: BatchHeader,
         now_ms: int,
         done: Callable[[AppendOutcome], None],
+        check: Callable[[], None] | None = None,
     ) -> None:
-        """``done`` is called once the batch is appended or refused; the frame is free at once."""
+        """``done`` is called once the batch is appended or refused; the frame is free at once.
+
+        ``check`` raises ``KafkaError`` when the batch may not be appended any more once it is its turn.
+        """
         is_walk_needed = needs_walk(header, partition.rules, now_ms)
-        pending = PendingAppend(bytearray(batch), header, not is_walk_needed, done)
+        pending = PendingAppend(bytearray(batch), header, not is_walk_needed, done, check)
         partition.pending_appends.append(pending)
         if is_walk_needed:
             copy = memoryview(pending.batch)
@@ -272,6 +298,8 @@ class ReplicaManager:
             pending.done(pending.failure)
             return
         try:
+            if pending.check is not None:
+                pending.check()
             outcome: AppendOutcome = self._append_now(
                 partition, pending.batch, pending.header, self._clock.wall_ms()
             )
@@ -303,6 +331,8 @@ class ReplicaManager:
                     ErrorCode.KAFKA_STORAGE_ERROR, "free disk space is below its floor"
                 )
             info = partition.append(batch, header, now_ms)
+            if not info.is_duplicate:
+                partition.traffic.on_appended(len(batch), info.record_count)
         except DiskFullError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         except StorageError as error:
@@ -367,5 +397,6 @@ class ReplicaManager:
                 continue
             partition = topic.partitions[topic_partition.partition]
             topic.partitions[topic_partition.partition] = None
+            topic.traffic.touch()
             if partition is not None:
                 self._close(partition, ErrorCode.KAFKA_STORAGE_ERROR)

@@ -37,7 +37,7 @@ class World:
             cluster_id="cluster",
             node_id=1,
         )
-        self.logs.open(lambda topic_partition, topic_id: config())
+        self.logs.open(lambda topic_partition: config())
         self.replicas = ReplicaManager(self.logs, self.scheduler, self.threads)
 
     def host(
