@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
-from broker.coordinator.result import CoordinatorRecord, CoordinatorResult
+from broker.coordinator.result import CoordinatorRecord, CoordinatorResult, Producer
 from broker.model.error_code import ErrorCode
+from broker.model.transaction_marker import TransactionMarker
 
 
 class PartitionLog(Protocol):
@@ -17,11 +18,20 @@ class PartitionLog(Protocol):
         """A larger batch is refused."""
         ...
 
-    def append(self, records: Sequence[CoordinatorRecord]) -> int:
-        """All of them, as one batch; the first one's offset.
+    @property
+    def leader_epoch(self) -> int:
+        """Rises with every change of who leads the partition, and after a crash."""
+        ...
+
+    def append(self, records: Sequence[CoordinatorRecord], producer: Producer | None = None) -> int:
+        """All of them, as one batch (of ``producer``'s transaction); the first one's offset.
 
         Raises ``KafkaError``: then nothing was appended.
         """
+        ...
+
+    def append_marker(self, marker: TransactionMarker) -> None:
+        """The end of a producer's transaction. Raises as ``append``."""
         ...
 
     def when_committed(self, done: Callable[[ErrorCode], None]) -> None:
@@ -33,7 +43,13 @@ class PartitionLog(Protocol):
 
 
 class ShardTimers(Protocol):
-    """Timers of one machine. What runs out gives a result, which is performed like a request's."""
+    """Timers of one machine. What runs out gives a result, which is performed like a request's.
+
+    ``perform`` does so now, for what comes neither from a request nor from a timer. Without effect
+    while the machine is not served.
+    """
+
+    def perform(self, operation: Callable[[], CoordinatorResult[None]]) -> None: ...
 
     def set(
         self, key: Hashable, delay_ms: int, operation: Callable[[], CoordinatorResult[None]]

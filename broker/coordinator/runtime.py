@@ -24,6 +24,7 @@ from broker.coordinator.result import CoordinatorRecord, CoordinatorResult
 from broker.coordinator.timers import Timers
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
+from broker.model.transaction_marker import TransactionMarker
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class Runtime(Generic[S]):
     def __init__(
         self,
         clock: Clock,
-        new_shard: Callable[[ShardTimers], S],
+        new_shard: Callable[[ShardTimers, PartitionLog], S],
         on_deadline: Callable[[], None],
     ) -> None:
         self._clock = clock
@@ -92,7 +93,7 @@ class Runtime(Generic[S]):
         """The caller replays the log into ``shard``, then calls ``activate``."""
         assert index not in self._hosted, index
         timers = _TimersOfShard(self, index)
-        hosted = self._hosted[index] = Hosted(index, self._new_shard(timers), log)
+        hosted = self._hosted[index] = Hosted(index, self._new_shard(timers, log), log)
         timers.hosted = hosted
         return hosted
 
@@ -164,6 +165,22 @@ class Runtime(Generic[S]):
 
         hosted.log.when_committed(committed)
 
+    def write_marker(
+        self, index: int, marker: TransactionMarker, done: Callable[[ErrorCode], None]
+    ) -> None:
+        """A producer's transaction on this partition has ended: append that, show it to the shard.
+
+        Not before the shard is loaded, since a marker decides about what came before it.
+        """
+        try:
+            hosted = self.active_or_raise(index)
+            hosted.log.append_marker(marker)
+        except KafkaError as error:
+            done(error.code)
+            return
+        hosted.shard.replay_marker(marker.producer_id, marker.is_commit)
+        hosted.log.when_committed(done)
+
     def perform(self, hosted: Hosted[S], operation: Callable[[S], CoordinatorResult[None]]) -> None:
         """Run something that nobody waits for."""
         if hosted.state is HostedState.ACTIVE:
@@ -182,11 +199,12 @@ class Runtime(Generic[S]):
             done(result.response)
             return
         try:
+            producer_id = -1 if result.producer is None else result.producer.producer_id
             for batch in _batches(result, hosted.log.max_batch_bytes):
-                first_offset = hosted.log.append(batch)
+                first_offset = hosted.log.append(batch, result.producer)
                 if result.is_replayed:
                     for number, (key, value) in enumerate(batch):
-                        hosted.shard.replay(first_offset + number, key, value)
+                        hosted.shard.replay(first_offset + number, key, value, producer_id)
             hosted.is_refused = False
         except KafkaError as error:
             code = coordinator_error(error.code)
@@ -244,6 +262,9 @@ class _TimersOfShard(Generic[S]):
         self._runtime = runtime
         self._index = index
         self.hosted: Hosted[S]
+
+    def perform(self, operation: Callable[[], CoordinatorResult[None]]) -> None:
+        self._runtime.perform(self.hosted, lambda _: operation())
 
     def set(
         self, key: Hashable, delay_ms: int, operation: Callable[[], CoordinatorResult[None]]

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 
 from broker.coordinator.group.consumer_protocol import CONSUMER, subscribed_topics
 from broker.coordinator.group.member import NO_ASSIGNMENT, Member
-from broker.coordinator.group.records import NO_TIMESTAMP, MalformedRecord, StoredGroup
+from broker.coordinator.group.records import NO_TIMESTAMP, StoredGroup
 from broker.coordinator.group.requests import (
     AnswerJoin,
     DescribedGroup,
@@ -27,6 +27,7 @@ from broker.coordinator.group.requests import (
 )
 from broker.coordinator.group.states import ENTERED_FROM, GroupState
 from broker.coordinator.hashing import hash_map_order
+from broker.coordinator.record_codec import MalformedRecord
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 

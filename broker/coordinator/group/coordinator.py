@@ -27,8 +27,8 @@ from broker.coordinator.group.requests import (
 )
 from broker.coordinator.group.shard import GroupShard
 from broker.coordinator.hashing import partition_for
-from broker.coordinator.ports import ShardTimers
-from broker.coordinator.result import CoordinatorResult
+from broker.coordinator.ports import PartitionLog, ShardTimers
+from broker.coordinator.result import CoordinatorResult, Producer
 from broker.coordinator.runtime import HostedState, Runtime
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
@@ -52,7 +52,7 @@ class GroupCoordinator:
         #: Of ``__consumer_offsets``; 0 while there is no such topic.
         self._partition_count = partition_count
 
-        def new_shard(timers: ShardTimers) -> GroupShard:
+        def new_shard(timers: ShardTimers, _log: PartitionLog) -> GroupShard:
             return GroupShard(timers, clock, config, new_id)
 
         self.runtime: Runtime[GroupShard] = Runtime(clock, new_shard, on_deadline)
@@ -164,6 +164,20 @@ class GroupCoordinator:
         self.runtime.write(
             self.index_of(request.group_id),
             lambda shard: shard.commit(request),
+            partial(done, ErrorCode.NONE),
+            lambda error: done(error, ()),
+        )
+
+    def commit_in_transaction(
+        self, request: CommitRequest, producer: Producer, done: Codes
+    ) -> None:
+        """The caller has verified that the group is part of the producer's transaction."""
+        if not request.group_id:
+            done(ErrorCode.INVALID_GROUP_ID, ())
+            return
+        self.runtime.write(
+            self.index_of(request.group_id),
+            lambda shard: shard.commit_in_transaction(request, producer),
             partial(done, ErrorCode.NONE),
             lambda error: done(error, ()),
         )

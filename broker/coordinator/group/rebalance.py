@@ -231,11 +231,10 @@ class Rebalance:
         is_leader = group.leader_id == member.member_id
         joined = self._joined(group, member)
         if request.can_skip_assignment:
-            joined.must_skip_assignment = is_leader
+            joined = joined._replace(must_skip_assignment=is_leader)
         else:
             # It must not take itself for the leader, or it would assign without being asked to.
-            joined.leader_id = old_leader_id or ""
-            joined.members = ()
+            joined = joined._replace(leader_id=old_leader_id or "", members=())
         group.answer_join(member, joined)
         member.is_new = False
 

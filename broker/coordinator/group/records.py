@@ -16,6 +16,13 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
+from broker.coordinator.record_codec import (
+    MalformedRecord,
+    RecordReader,
+    nullable,
+    string,
+    unsigned,
+)
 from broker.coordinator.result import CoordinatorRecord
 from broker.model.ids import ZERO_TOPIC_ID, TopicId
 
@@ -28,6 +35,7 @@ OFFSET_VALUE_VERSION: Final = 4
 #: The only version that has a place for an expiry.
 OFFSET_VALUE_WITH_EXPIRY: Final = 1
 GROUP_VALUE_VERSION: Final = 3
+#: The first flexible version of both values.
 FIRST_FLEXIBLE: Final = 4
 
 _SHORT = Struct(">h")
@@ -38,11 +46,6 @@ _OFFSET_V1 = Struct(">hq")
 _TWO_LONGS = Struct(">qq")
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"
 _SMALLEST_V4: Final = 24
-_NULL_STRING: Final = b"\xff\xff"
-
-
-class MalformedRecord(ValueError):
-    """Bytes that no Kafka wrote."""
 
 
 class OffsetKey(NamedTuple):
@@ -91,11 +94,11 @@ class StoredGroup(NamedTuple):
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    return _SHORT.pack(OFFSET_KEY) + _string(group_id) + _string(topic) + _INT.pack(partition)
+    return _SHORT.pack(OFFSET_KEY) + string(group_id) + string(topic) + _INT.pack(partition)
 
 
 def group_key(group_id: str) -> bytes:
-    return _SHORT.pack(GROUP_KEY) + _string(group_id)
+    return _SHORT.pack(GROUP_KEY) + string(group_id)
 
 
 def offset_record(
@@ -111,19 +114,19 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRe
 def group_record(group_id: str, group: StoredGroup) -> CoordinatorRecord:
     parts = [
         _SHORT.pack(GROUP_VALUE_VERSION),
-        _string(group.protocol_type),
+        string(group.protocol_type),
         _INT.pack(group.generation_id),
-        _nullable(group.protocol_name),
-        _nullable(group.leader_id),
+        nullable(group.protocol_name),
+        nullable(group.leader_id),
         _LONG.pack(group.state_ms),
         _INT.pack(len(group.members)),
     ]
     for member in group.members:
         parts += (
-            _string(member.member_id),
-            _nullable(member.group_instance_id),
-            _string(member.client_id),
-            _string(member.client_host),
+            string(member.member_id),
+            nullable(member.group_instance_id),
+            string(member.client_id),
+            string(member.client_host),
             _INT.pack(member.rebalance_timeout_ms),
             _INT.pack(member.session_timeout_ms),
             _INT.pack(len(member.subscription)),
@@ -142,46 +145,21 @@ def _offset_value(committed: CommittedOffset) -> bytes:
     if committed.expire_ms != NO_TIMESTAMP:
         return (
             _OFFSET_V1.pack(OFFSET_VALUE_WITH_EXPIRY, committed.offset)
-            + _string(committed.metadata)
+            + string(committed.metadata)
             + _TWO_LONGS.pack(committed.commit_ms, committed.expire_ms)
         )
     metadata = committed.metadata.encode(errors="surrogatepass")
     is_topic_known = committed.topic_id != ZERO_TOPIC_ID
     return (
         _OFFSET_V4.pack(OFFSET_VALUE_VERSION, committed.offset, committed.leader_epoch)
-        + _unsigned(len(metadata) + 1)
+        + unsigned(len(metadata) + 1)
         + metadata
         + _LONG.pack(committed.commit_ms)
         + (_TOPIC_ID_TAG + committed.topic_id.bytes if is_topic_known else b"\x00")
     )
 
 
-def _string(text: str) -> bytes:
-    data = text.encode(errors="surrogatepass")
-    return _SHORT.pack(len(data)) + data
-
-
-def _nullable(text: str | None) -> bytes:
-    return _NULL_STRING if text is None else _string(text)
-
-
-def _unsigned(number: int) -> bytes:
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
 # --- Reading ----------------------------------------------------------------------------------
-
-
-def key_type(key: bytes) -> int:
-    if len(key) < 2:
-        raise MalformedRecord(f"a key of {len(key)} bytes")
-    found: int = _SHORT.unpack_from(key)[0]
-    return found
 
 
 def read_offset_key(key: bytes) -> OffsetKey:
@@ -204,7 +182,7 @@ def read_offset_key(key: bytes) -> OffsetKey:
 
 def read_group_id(key: bytes) -> str:
     """The group that a key of any type belongs to."""
-    return _Reader(key, is_key=True).string()
+    return RecordReader(key).string()
 
 
 def read_offset_value(value: bytes, record_offset: int) -> CommittedOffset:
@@ -240,7 +218,7 @@ def _read_usual_value(value: bytes, record_offset: int) -> CommittedOffset | Non
 
 
 def _read_any_value(value: bytes, record_offset: int) -> CommittedOffset:
-    reader = _Reader(value)
+    reader = RecordReader(value, FIRST_FLEXIBLE)
     version = reader.version
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else NO_LEADER_EPOCH
@@ -257,7 +235,7 @@ def _read_any_value(value: bytes, record_offset: int) -> CommittedOffset:
 
 
 def read_group_value(value: bytes) -> StoredGroup:
-    reader = _Reader(value)
+    reader = RecordReader(value, FIRST_FLEXIBLE)
     version = reader.version
     protocol_type = reader.string()
     generation_id = reader.int32()
@@ -269,7 +247,7 @@ def read_group_value(value: bytes) -> StoredGroup:
     return StoredGroup(protocol_type, generation_id, protocol_name, leader_id, state_ms, members)
 
 
-def _read_member(reader: _Reader, version: int) -> StoredMember:
+def _read_member(reader: RecordReader, version: int) -> StoredMember:
     member_id = reader.string()
     group_instance_id = reader.nullable_string() if version >= 3 else None
     client_id = reader.string()
@@ -296,79 +274,3 @@ def _topic_id(data: bytes) -> TopicId:
     if len(data) != 16:
         raise MalformedRecord(f"a topic id of {len(data)} bytes")
     return uuid.UUID(bytes=data) if any(data) else ZERO_TOPIC_ID
-
-
-class _Reader:
-    """Walks over a key or a value; a value's version decides how lengths are written."""
-
-    __slots__ = ("_data", "_is_flexible", "_position", "version")
-
-    def __init__(self, data: bytes, is_key: bool = False) -> None:
-        self._data = data
-        self._position = 2
-        try:
-            self.version: int = _SHORT.unpack_from(data)[0]
-        except StructError:
-            raise MalformedRecord(f"no version in {len(data)} bytes") from None
-        if self.version < 0:
-            raise MalformedRecord(f"version {self.version}")
-        self._is_flexible = self.version >= FIRST_FLEXIBLE and not is_key
-
-    def int32(self) -> int:
-        return self._fixed(_INT)
-
-    def int64(self) -> int:
-        return self._fixed(_LONG)
-
-    def string(self) -> str:
-        text = self.nullable_string()
-        if text is None:
-            raise MalformedRecord("null where a text must be")
-        return text
-
-    def nullable_string(self) -> str | None:
-        length = self._unsigned() - 1 if self._is_flexible else self._fixed(_SHORT)
-        return None if length < 0 else self._take(length).decode(errors="replace")
-
-    def data(self) -> bytes:
-        length = self._unsigned() - 1 if self._is_flexible else self._fixed(_INT)
-        return b"" if length < 0 else self._take(length)
-
-    def array_length(self) -> int:
-        length = self._unsigned() - 1 if self._is_flexible else self._fixed(_INT)
-        if length > len(self._data) - self._position:
-            raise MalformedRecord(f"{length} elements in {len(self._data)} bytes")
-        return max(length, 0)
-
-    def tags(self) -> list[tuple[int, bytes]]:
-        if not self._is_flexible:
-            return []
-        return [(self._unsigned(), self._take(self._unsigned())) for _ in range(self._unsigned())]
-
-    def _fixed(self, layout: Struct) -> int:
-        try:
-            found: int = layout.unpack_from(self._data, self._position)[0]
-        except StructError:
-            raise MalformedRecord("it ends inside a number") from None
-        self._position += layout.size
-        return found
-
-    def _unsigned(self) -> int:
-        number = shift = 0
-        while True:
-            if self._position >= len(self._data) or shift > 28:
-                raise MalformedRecord("it ends inside a number")
-            byte = self._data[self._position]
-            self._position += 1
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return number
-            shift += 7
-
-    def _take(self, length: int) -> bytes:
-        end = self._position + length
-        if end > len(self._data):
-            raise MalformedRecord(f"{length} bytes reach beyond the end")
-        found = self._data[self._position : end]
-        self._position = end
-        return found

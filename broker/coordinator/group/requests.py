@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from broker.model.error_code import ErrorCode
@@ -22,8 +21,7 @@ class Protocol(NamedTuple):
     metadata: bytes
 
 
-@dataclass(slots=True)
-class JoinRequest:
+class JoinRequest(NamedTuple):
     group_id: str
     member_id: str
     group_instance_id: str | None
@@ -45,8 +43,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-@dataclass(slots=True)
-class JoinAnswer:
+class JoinAnswer(NamedTuple):
     error: ErrorCode
     member_id: str = UNKNOWN_MEMBER_ID
     generation_id: int = NO_GENERATION
@@ -58,8 +55,7 @@ class JoinAnswer:
     members: Sequence[JoinedMember] = ()
 
 
-@dataclass(slots=True)
-class SyncRequest:
+class SyncRequest(NamedTuple):
     group_id: str
     member_id: str
     group_instance_id: str | None
@@ -70,8 +66,7 @@ class SyncRequest:
     assignments: Sequence[tuple[str, bytes]]
 
 
-@dataclass(slots=True)
-class SyncAnswer:
+class SyncAnswer(NamedTuple):
     error: ErrorCode
     protocol_type: str | None = None
     protocol_name: str | None = None
@@ -96,8 +91,7 @@ class CommittedPartition(NamedTuple):
     metadata: str | None
 
 
-@dataclass(slots=True)
-class CommitRequest:
+class CommitRequest(NamedTuple):
     group_id: str
     member_id: str
     group_instance_id: str | None
@@ -146,8 +140,7 @@ class DescribedMember(NamedTuple):
     assignment: bytes
 
 
-@dataclass(slots=True)
-class DescribedGroup:
+class DescribedGroup(NamedTuple):
     group_id: str
     state: str
     error: ErrorCode = ErrorCode.NONE

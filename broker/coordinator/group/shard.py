@@ -27,7 +27,6 @@ from broker.coordinator.group.records import (
     StoredGroup,
     group_record,
     group_tombstone,
-    key_type,
     offset_record,
     offset_tombstone,
     read_group_id,
@@ -52,7 +51,8 @@ from broker.coordinator.group.requests import (
 )
 from broker.coordinator.group.states import GroupState
 from broker.coordinator.ports import ShardTimers
-from broker.coordinator.result import CoordinatorRecord, CoordinatorResult, nothing
+from broker.coordinator.record_codec import key_type
+from broker.coordinator.result import CoordinatorRecord, CoordinatorResult, Producer, nothing
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.model.ids import ZERO_TOPIC_ID, TopicId
@@ -139,6 +139,19 @@ class GroupShard:
     def commit(self, request: CommitRequest) -> CoordinatorResult[list[ErrorCode]]:
         """One code for each of the request's partitions."""
         self._check_commit(request)
+        return self._committing(request, None)
+
+    def commit_in_transaction(
+        self, request: CommitRequest, producer: Producer
+    ) -> CoordinatorResult[list[ErrorCode]]:
+        """The offsets take effect when the producer's transaction is committed. The caller has
+        verified that the group is part of it."""
+        self._check_transactional_commit(request)
+        return self._committing(request, producer)
+
+    def _committing(
+        self, request: CommitRequest, producer: Producer | None
+    ) -> CoordinatorResult[list[ErrorCode]]:
         config = self._config()
         now_ms = self._clock.wall_ms()
         expire_ms = NO_TIMESTAMP
@@ -153,7 +166,24 @@ class GroupShard:
             codes.append(ErrorCode.NONE)
             committed = _committed(asked, now_ms, expire_ms)
             records.append(offset_record(request.group_id, asked.topic, asked.partition, committed))
-        return CoordinatorResult(codes, records)
+        return CoordinatorResult(codes, records, producer=producer)
+
+    def _check_transactional_commit(self, request: CommitRequest) -> None:
+        """Kafka's rules: clients of old name no member, and a rebalance in progress is no matter."""
+        group = self.groups.get(request.group_id)
+        generation_id = request.generation_id
+        if group is None:
+            if generation_id >= 0:
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+            return
+        if generation_id < 0 and group.is_empty:
+            return
+        names_member = request.member_id != UNKNOWN_MEMBER_ID
+        if generation_id < 0 and not names_member and request.group_instance_id is None:
+            return
+        group.member_or_raise(request.member_id, request.group_instance_id)
+        if generation_id != group.generation_id:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
 
     def _check_commit(self, request: CommitRequest) -> None:
         group = self.groups.get(request.group_id)

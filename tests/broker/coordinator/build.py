@@ -24,10 +24,12 @@ from broker.coordinator.group.requests import (
     SyncAnswer,
     SyncRequest,
 )
-from broker.coordinator.result import CoordinatorRecord
+from broker.coordinator.result import CoordinatorRecord, Producer
+from broker.coordinator.runtime import Shard
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.model.ids import ZERO_TOPIC_ID, TopicId
+from broker.model.transaction_marker import TransactionMarker
 from tests.support.by_hand import ManualScheduler
 
 NONE = ErrorCode.NONE
@@ -42,19 +44,42 @@ class MemoryLog:
 
     def __init__(self) -> None:
         self.records: list[CoordinatorRecord] = []
+        #: What a load shows a shard: offset to the record's producer, and markers by offset.
+        self.producers: dict[int, int] = {}
+        self.markers: list[tuple[int, TransactionMarker]] = []
+        self.leader_epoch = 0
         self.batches: list[int] = []
         self.refusal: ErrorCode | None = None
         self.holds = False
         self.max_batch_bytes = 1_048_588
         self._waiting: list[Callable[[ErrorCode], None]] = []
 
-    def append(self, records: Sequence[CoordinatorRecord]) -> int:
+    def append(self, records: Sequence[CoordinatorRecord], producer: Producer | None = None) -> int:
         if self.refusal is not None:
             raise KafkaError(self.refusal)
         first = len(self.records)
+        if producer is not None:
+            for number in range(len(records)):
+                self.producers[first + number] = producer.producer_id
         self.records.extend(records)
         self.batches.append(len(records))
         return first
+
+    def append_marker(self, marker: TransactionMarker) -> None:
+        if self.refusal is not None:
+            raise KafkaError(self.refusal)
+        self.markers.append((len(self.records), marker))
+
+    def replay_into(self, shard: Shard) -> None:
+        """As a load does."""
+        markers = list(self.markers)
+        for offset, (key, value) in enumerate(self.records):
+            while markers and markers[0][0] <= offset:
+                marker = markers.pop(0)[1]
+                shard.replay_marker(marker.producer_id, marker.is_commit)
+            shard.replay(offset, key, value, self.producers.get(offset, -1))
+        for _, marker in markers:
+            shard.replay_marker(marker.producer_id, marker.is_commit)
 
     def when_committed(self, done: Callable[[ErrorCode], None]) -> None:
         if self.holds:
@@ -94,8 +119,7 @@ class GroupWorld:
         )
         for index, log in enumerate(self.logs):
             hosted = groups.runtime.begin_loading(index, log)
-            for offset, (key, value) in enumerate(log.records):
-                hosted.shard.replay(offset, key, value)
+            log.replay_into(hosted.shard)
             groups.runtime.activate(hosted)
             for group_id in list(hosted.shard.groups):
                 groups.runtime.perform(hosted, lambda shard, g=group_id: shard.on_loaded(g))
@@ -152,6 +176,34 @@ class GroupWorld:
         )
         self.last_commit = answers
         return answers[0] if answers else None
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        offsets: dict[tuple[str, int], int],
+        producer: Producer,
+        member_id: str = "",
+        generation_id: int = -1,
+    ) -> ErrorCode | list[ErrorCode]:
+        answers: list[Any] = []
+        partitions = [
+            CommittedPartition(topic, ZERO_TOPIC_ID, partition, offset, -1, "")
+            for (topic, partition), offset in offsets.items()
+        ]
+        request = CommitRequest(group_id, member_id, None, generation_id, None, partitions, False)
+        self.groups.commit_in_transaction(
+            request,
+            producer,
+            lambda error, codes: answers.append(list(codes) if error is NONE else error),
+        )
+        found: ErrorCode | list[ErrorCode] = answers[0]
+        return found
+
+    def end_transaction(self, producer: Producer, is_commit: bool) -> ErrorCode:
+        found: list[ErrorCode] = []
+        marker = TransactionMarker(*producer, is_commit, 0)
+        self.groups.runtime.write_marker(0, marker, found.append)
+        return found[0]
 
     def fetch(
         self, group_id: str, *partitions: tuple[str, int], topic_id: TopicId = ZERO_TOPIC_ID

@@ -185,9 +185,9 @@ def test_sync_of_another_generation_member_or_protocol() -> None:
     second.generation_id = 2
     assert second.sync({}).synced.error is ErrorCode.ILLEGAL_GENERATION
     second.generation_id = 1
-    second.joined.protocol_name = "other"
+    second.joined = second.joined._replace(protocol_name="other")
     assert second.sync({}).synced.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    second.joined.protocol_name = None
+    second.joined = second.joined._replace(protocol_name=None)
     assert second.sync({}).synced.assignment == second.member_id.encode()
     world.member().join()
     assert first.sync({}).synced.error is ErrorCode.REBALANCE_IN_PROGRESS

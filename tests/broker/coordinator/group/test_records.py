@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.coordinator import record_codec
 from broker.coordinator.group import records
 from broker.coordinator.group.records import (
     CommittedOffset,
-    MalformedRecord,
     StoredGroup,
     StoredMember,
 )
+from broker.coordinator.record_codec import MalformedRecord
 from broker.model.ids import ZERO_TOPIC_ID
 
 TEXT = st.text(max_size=40)
@@ -67,7 +68,7 @@ def test_offsets_come_back(
 def test_groups_come_back(group_id: str, group: StoredGroup) -> None:
     key, value = records.group_record(group_id, group)
     assert value is not None
-    assert records.key_type(key) == records.GROUP_KEY
+    assert record_codec.key_type(key) == records.GROUP_KEY
     assert records.read_group_id(key) == group_id
     assert records.read_group_value(value) == group
 
@@ -145,7 +146,7 @@ def test_the_quick_way_and_the_long_way_read_the_same(
 @given(st.binary(max_size=60))
 def test_anything_is_read_or_refused(data: bytes) -> None:
     for read in (
-        records.key_type,
+        record_codec.key_type,
         records.read_group_id,
         records.read_offset_key,
         records.read_group_value,

@@ -1,0 +1,1 @@
+"""Transactions of producers: machines over ``__transaction_state``."""

@@ -1,0 +1,187 @@
+"""A transaction coordinator over a log in memory, with time, disk and partitions moved by hand."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+from broker.config.broker_config import resolve_broker_config
+from broker.coordinator.transaction.coordinator import TransactionCoordinator
+from broker.coordinator.transaction.records import read_transaction
+from broker.coordinator.transaction.requests import (
+    DescribedTransaction,
+    InitAnswer,
+    InitRequest,
+    MarkersDone,
+    ProducerOfTransaction,
+)
+from broker.model.error_code import ErrorCode
+from broker.model.ids import TopicPartition
+from broker.model.transaction_marker import TransactionMarker
+from tests.broker.coordinator.build import MemoryLog
+from tests.support.by_hand import ManualScheduler
+
+NONE = ErrorCode.NONE
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+TIMEOUT_MS = 60_000
+
+
+class Partitions:
+    """Takes markers at once, or (``holds``) when the test says so; refuses what ``refusals`` says."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[TransactionMarker, TopicPartition]] = []
+        self.refusals: dict[TopicPartition, ErrorCode] = {}
+        self.holds = False
+        self._waiting: list[Callable[[], None]] = []
+
+    def write(
+        self, marker: TransactionMarker, partitions: Sequence[TopicPartition], done: MarkersDone
+    ) -> None:
+        results = {}
+        for each in partitions:
+            results[each] = self.refusals.get(each, NONE)
+            if results[each] is NONE:
+                self.written.append((marker, each))
+        if self.holds:
+            self._waiting.append(lambda: done(results))
+        else:
+            done(results)
+
+    def release(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            each()
+
+
+class TransactionWorld:
+    def __init__(self, **settings: str) -> None:
+        self.clock = ManualScheduler()
+        given = {name.replace("_", "."): value for name, value in settings.items()}
+        self.config = resolve_broker_config({"log.dirs": "/tmp/unused", **given})
+        self.log = MemoryLog()
+        self.partitions = Partitions()
+        self._ids = itertools.count(1000)
+        #: Producer ids are refused with this.
+        self.id_refusal: ErrorCode | None = None
+        self.coordinator = self._start()
+
+    def _take_id(self, taken: Callable[[int], None], failed: Callable[[ErrorCode], None]) -> None:
+        if self.id_refusal is not None:
+            failed(self.id_refusal)
+        else:
+            taken(next(self._ids))
+
+    def _start(self) -> TransactionCoordinator:
+        coordinator = TransactionCoordinator(
+            self.clock,
+            lambda: self.config,
+            self.partitions,
+            self._take_id,
+            lambda: 1,
+            lambda: None,
+        )
+        runtime = coordinator.runtime
+        hosted = runtime.begin_loading(0, self.log)
+        self.log.replay_into(hosted.shard)
+        runtime.activate(hosted)
+        for transactional_id in list(hosted.shard.entries):
+            runtime.perform(hosted, lambda shard, t=transactional_id: shard.on_loaded(t))
+        return coordinator
+
+    def crash(self) -> None:
+        """The process ends, at once; another one reads the log, under the next leader epoch."""
+        self.partitions.release = lambda: None  # type: ignore[method-assign]
+        written, refusals = self.partitions.written, self.partitions.refusals
+        self.partitions = Partitions()
+        self.partitions.written, self.partitions.refusals = written, refusals
+        self.log.holds = False
+        self.log.leader_epoch += 1
+        self.coordinator = self._start()
+
+    def advance(self, ms: int) -> None:
+        end_ms = self.clock.now_ms + ms
+        timers = self.coordinator.runtime.timers
+        while True:
+            deadline_ms = timers.next_deadline_ms
+            if deadline_ms is None or deadline_ms > end_ms:
+                break
+            self.clock.now_ms = max(self.clock.now_ms, deadline_ms)
+            timers.fire(self.clock.now_ms)
+        self.clock.now_ms = end_ms
+
+    def expire(self) -> None:
+        for hosted in self.coordinator.runtime.all_hosted():
+            for transactional_id in list(hosted.shard.entries):
+                self.coordinator.runtime.perform(
+                    hosted, lambda shard, t=transactional_id: shard.expire(t)
+                )
+
+    @property
+    def states(self) -> list[str]:
+        """Of all records in the log, in order; a dash for a tombstone."""
+        return [
+            "-" if value is None else read_transaction(value).state.wire_name
+            for _, value in self.log.records
+        ]
+
+    def state(self, transactional_id: str = "a") -> str:
+        return self.describe(transactional_id).state
+
+    def describe(self, transactional_id: str = "a") -> DescribedTransaction:
+        return self.coordinator.describe(transactional_id)
+
+    def producer(self, transactional_id: str = "a", timeout_ms: int = TIMEOUT_MS) -> Client:
+        return Client(self, transactional_id, timeout_ms)
+
+
+class Client:
+    """A producer in the small: what it was told last, and what it was given."""
+
+    def __init__(self, world: TransactionWorld, transactional_id: str, timeout_ms: int) -> None:
+        self.world = world
+        self.transactional_id = transactional_id
+        self.timeout_ms = timeout_ms
+        self.producer_id = self.epoch = -1
+        #: Answers that are still owed when a request returns come in here.
+        self.answers: list[ErrorCode] = []
+
+    @property
+    def name(self) -> ProducerOfTransaction:
+        return ProducerOfTransaction(self.transactional_id, self.producer_id, self.epoch)
+
+    def init(self, names_itself: bool = False) -> ErrorCode | None:
+        """None: no answer yet."""
+        self.answers = []
+        request = InitRequest(self.transactional_id, self.timeout_ms)
+        if names_itself:
+            request = request._replace(producer_id=self.producer_id, producer_epoch=self.epoch)
+        self.world.coordinator.init(request, self._on_init)
+        return self._last()
+
+    def _on_init(self, answer: InitAnswer) -> None:
+        self.answers.append(answer.error)
+        if answer.error is NONE:
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        else:
+            assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
+
+    def add(self, *partitions: TopicPartition) -> ErrorCode | None:
+        self.answers = []
+        self.world.coordinator.add_partitions(self.name, partitions, self.answers.append)
+        return self._last()
+
+    def end(self, is_commit: bool) -> ErrorCode | None:
+        self.answers = []
+        self.world.coordinator.end(self.name, is_commit, self.answers.append)
+        return self._last()
+
+    def commit(self) -> ErrorCode | None:
+        return self.end(True)
+
+    def abort(self) -> ErrorCode | None:
+        return self.end(False)
+
+    def _last(self) -> ErrorCode | None:
+        assert len(self.answers) <= 1, "answered twice"
+        return self.answers[0] if self.answers else None
