@@ -8,7 +8,6 @@ a new ``BrokerConfig``; nothing here is ever changed in place.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -25,6 +24,7 @@ from broker.config.listeners import (
     Listener,
     check_distinct_ports,
     parse_listeners,
+    parse_loopback,
     parse_protocol_map,
 )
 from broker.config.properties import parse_properties
@@ -44,7 +44,7 @@ _HOUR_MS = 3_600_000
 _DEFAULT_NODE_ID = "1"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BrokerConfig:
     """Typed settings that the broker uses. Field names are Kafka's with underscores for dots.
 
@@ -114,16 +114,28 @@ class BrokerConfig:
     log_cleaner_threads: int
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int
+    log_cleaner_io_buffer_load_factor: float
+    log_cleaner_io_buffer_size: int
     log_cleaner_io_max_bytes_per_second: float
     num_recovery_threads_per_data_dir: int
     log_append_mode: str
     log_mapped_segments: int
     disk_floor_bytes: int
     disk_floor_replication_bytes: int
+    #: Host and port, or None.
+    metrics_listen: tuple[str, int] | None
+    metrics_required: bool
+    retention_scheduled: bool
 
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
     transaction_max_timeout_ms: int
+    transaction_remove_expired_transaction_cleanup_interval_ms: int
+    transaction_state_log_min_isr: int
+    transaction_state_log_num_partitions: int
+    transaction_state_log_replication_factor: int
+    transaction_state_log_segment_bytes: int
+    transactional_id_expiration_ms: int
 
     group_initial_rebalance_delay_ms: int
     group_max_size: int
@@ -161,6 +173,9 @@ _FIELD_SETTINGS = {
     "log_mapped_segments": "odradek.log.mapped.segments",
     "disk_floor_bytes": "odradek.disk.floor.bytes",
     "disk_floor_replication_bytes": "odradek.disk.floor.replication.bytes",
+    "metrics_listen": "odradek.metrics.listen",
+    "metrics_required": "odradek.metrics.required",
+    "retention_scheduled": "odradek.retention.scheduled",
 }
 
 
@@ -228,6 +243,8 @@ def _build(
         if setting in values:
             typed[field.name] = values[setting]
     typed |= listeners
+    metrics = _FIELD_SETTINGS["metrics_listen"]
+    typed["metrics_listen"] = parse_loopback(metrics, str(values[metrics]))
     typed["log_dirs"] = values["log.dirs"] or values["log.dir"]
     typed["max_connections_per_ip_overrides"] = parse_overrides(
         str(values["max.connections.per.ip.overrides"])
@@ -273,6 +290,8 @@ def _check_static(static: Mapping[str, str]) -> None:
 
 
 def _suggestion(name: str) -> str:
+    import difflib  # only for those who slipped
+
     close = difflib.get_close_matches(name, BROKER_KEYS, n=1, cutoff=0.8)
     return f": did you mean {close[0]}?" if close else ""
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
@@ -89,8 +88,7 @@ class Validator(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """A number between two inclusive ends, each of which may be open."""
 
     minimum: float
@@ -113,8 +111,7 @@ class Range:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(NamedTuple):
     """One of a few words."""
 
     words: tuple[str, ...]
@@ -131,8 +128,7 @@ class OneOf:
         return ", ".join(self.words)
 
 
-@dataclass(frozen=True, slots=True)
-class DistinctItems:
+class DistinctItems(NamedTuple):
     """A list without empty items, of ``words`` if any are given; ``parse`` drops repeated items."""
 
     words: tuple[str, ...] = ()
@@ -156,7 +152,6 @@ class DistinctItems:
         return f"any of {', '.join(self.words)}" if self.words else ""
 
 
-@dataclass(frozen=True, slots=True)
 class NonEmpty:
     """A text with at least one character; no value at all is fine."""
 
@@ -167,7 +162,6 @@ class NonEmpty:
         return "not empty"
 
 
-@dataclass(frozen=True, slots=True)
 class GzipLevel:
     """zlib's levels; its level 0 (no compression) is not offered, -1 means zlib's default."""
 
@@ -180,7 +174,6 @@ class GzipLevel:
         return "1 to 9, or -1"
 
 
-@dataclass(frozen=True, slots=True)
 class ThrottledReplicas:
     """``*``, or pairs of partition and broker such as ``0:1,2:3``."""
 
@@ -197,8 +190,7 @@ class ThrottledReplicas:
 _REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
+class ConfigKey(NamedTuple):
     """One row of the tables in ``topic_keys`` and ``broker_keys``."""
 
     name: str

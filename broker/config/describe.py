@@ -9,8 +9,8 @@ tools compare: a default is a topic's own when the only broker setting given is 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY, find_broker_key, synonyms_of
@@ -21,8 +21,7 @@ from broker.config.topic_keys import TOPIC_KEYS, UNITS_MS
 Synonym = tuple[str, str | None, ConfigSource]
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(NamedTuple):
     """One setting of a DescribeConfigs answer. ``value`` is None if there is none, or a secret."""
 
     name: str

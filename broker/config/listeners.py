@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker.config.definition import ConfigError
 
@@ -13,8 +13,7 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LISTENER = re.compile(r"([^:/]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([^\[\]/:]*)):(-?[0-9]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(NamedTuple):
     """One address. ``host`` is empty for all interfaces; port 0 lets the system choose."""
 
     name: str
@@ -40,6 +39,19 @@ def parse_protocol_map(text: str) -> dict[str, str]:
             raise ConfigError(setting, f"{setting}: '{protocol}' is not one of {allowed}")
         protocols[name.upper()] = protocol.upper()
     return protocols
+
+
+def parse_loopback(setting: str, text: str) -> tuple[str, int] | None:
+    """``host:port`` of this machine, for what answers without asking who asks; None when empty."""
+    if not text:
+        return None
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:]+)\]|([^\[\]/:]+)):([0-9]{1,5})", text.strip())
+    if match is None or int(match[3]) > 65535:
+        raise ConfigError(setting, f"{setting}: '{text}' is not of the form host:port")
+    host = match[1] or match[2]
+    if host not in ("localhost", "::1") and not re.fullmatch(r"127(\.[0-9]+){3}", host):
+        raise ConfigError(setting, f"{setting}: '{host}' is not an address of loopback")
+    return host, int(match[3])
 
 
 def parse_listeners(

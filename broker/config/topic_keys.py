@@ -43,7 +43,6 @@ _TABLE = (
         DistinctItems(("compact", "delete")),
         synonyms=("log.cleanup.policy",),
         has_effect=True,
-        note="Segments are deleted as asked; compaction itself is not there yet, but null keys are refused.",
     ),
     ConfigKey(
         "compression.gzip.level",
@@ -88,6 +87,7 @@ _TABLE = (
         "How long a compacted topic keeps the marks of deleted keys.",
         Range(0),
         synonyms=("log.cleaner.delete.retention.ms",),
+        has_effect=True,
     ),
     ConfigKey(
         "errors.deadletterqueue.group.enable",
@@ -177,6 +177,7 @@ _TABLE = (
         "Longest time that a record of a compacted topic may wait for compaction.",
         Range(1),
         synonyms=("log.cleaner.max.compaction.lag.ms",),
+        has_effect=True,
     ),
     ConfigKey(
         "max.decompressed.message.bytes",
@@ -230,6 +231,7 @@ _TABLE = (
         "Share of not yet compacted data from which on a log is worth compacting.",
         Range(0, 1),
         synonyms=("log.cleaner.min.cleanable.ratio",),
+        has_effect=True,
     ),
     ConfigKey(
         "min.compaction.lag.ms",
@@ -238,6 +240,7 @@ _TABLE = (
         "Shortest time that a record of a compacted topic stays untouched.",
         Range(0),
         synonyms=("log.cleaner.min.compaction.lag.ms",),
+        has_effect=True,
     ),
     ConfigKey(
         "min.insync.replicas",

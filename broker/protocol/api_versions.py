@@ -140,6 +140,12 @@ SERVED: dict[int, ApiRange] = {
     # Version 6 is unstable in Kafka 4.4: not advertised there either.
     ApiKey.INIT_PRODUCER_ID: ApiRange(0, 5, 0, 2),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: ApiRange(2, 4, 2, 4),
+    ApiKey.ADD_PARTITIONS_TO_TXN: ApiRange(0, 5, 0, 3),
+    ApiKey.ADD_OFFSETS_TO_TXN: ApiRange(0, 4, 0, 3),
+    # What is above version 4 is for ``transaction.version`` 2 (KIP-890), which is not offered.
+    ApiKey.END_TXN: ApiRange(0, 4, 0, 3),
+    ApiKey.WRITE_TXN_MARKERS: ApiRange(1, 2, 1, 1),
+    ApiKey.TXN_OFFSET_COMMIT: ApiRange(0, 4, 0, 3),
     ApiKey.DESCRIBE_CONFIGS: ApiRange(1, 4, 1, 4),
     ApiKey.ALTER_CONFIGS: ApiRange(0, 2, 0, 2),
     ApiKey.DESCRIBE_LOG_DIRS: ApiRange(1, 5, 1, 2),
@@ -149,6 +155,9 @@ SERVED: dict[int, ApiRange] = {
     ApiKey.OFFSET_DELETE: ApiRange(0, 0, 0, NEVER),
     ApiKey.DESCRIBE_CLUSTER: ApiRange(0, 2, 0, 0),
     ApiKey.DESCRIBE_PRODUCERS: ApiRange(0, 0, 0, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: ApiRange(0, 0, 0, 0),
+    # Version 2 filters by a pattern in RE2 syntax.
+    ApiKey.LIST_TRANSACTIONS: ApiRange(0, 1, 0, 0),
     ApiKey.LIST_CONFIG_RESOURCES: ApiRange(0, 1, 0, 0),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ApiRange(0, 0, 0, 0),
 }

@@ -406,6 +406,97 @@ def _describe_cluster(types: Any, code: int, message: str | None, _request: Any)
     )
 
 
+def _add_partitions_to_txn(types: Any, code: int, _message: str | None, request: Any) -> Any:
+    """Each partition has the error before version 4, which has a place for it at the top."""
+    topics = [
+        types.AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                types.AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=code
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in getattr(request, "v3_and_below_topics", ())
+    ]
+    return types.AddPartitionsToTxnResponse(
+        throttle_time=0,
+        error_code=code,
+        results_by_transaction=(),
+        results_by_topic_v3_and_below=topics,
+    )
+
+
+def _add_offsets_to_txn(types: Any, code: int, _message: str | None, _request: Any) -> Any:
+    return types.AddOffsetsToTxnResponse(throttle_time=0, error_code=code)
+
+
+def _end_txn(types: Any, code: int, _message: str | None, _request: Any) -> Any:
+    return types.EndTxnResponse(throttle_time=0, error_code=code)
+
+
+def _write_txn_markers(types: Any, code: int, _message: str | None, request: Any) -> Any:
+    markers = [
+        types.WritableTxnMarkerResult(
+            producer_id=marker.producer_id,
+            topics=[
+                types.WritableTxnMarkerTopicResult(
+                    name=topic.name,
+                    partitions=[
+                        types.WritableTxnMarkerPartitionResult(
+                            partition_index=index, error_code=code
+                        )
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in marker.topics
+            ],
+        )
+        for marker in (request.markers if request else ())
+    ]
+    return types.WriteTxnMarkersResponse(markers=markers)
+
+
+def _txn_offset_commit(types: Any, code: int, _message: str | None, request: Any) -> Any:
+    topics = [
+        types.TxnOffsetCommitResponseTopic(
+            name=topic.name,
+            partitions=[
+                types.TxnOffsetCommitResponsePartition(
+                    partition_index=partition.partition_index, error_code=code
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in (request.topics if request else ())
+    ]
+    return types.TxnOffsetCommitResponse(throttle_time=0, topics=topics)
+
+
+def _describe_transactions(types: Any, code: int, _message: str | None, request: Any) -> Any:
+    states = [
+        types.TransactionState(
+            error_code=code,
+            transactional_id=transactional_id,
+            transaction_state="",
+            transaction_timeout=0,
+            transaction_start_time=0,
+            producer_id=0,
+            producer_epoch=0,
+            topics=(),
+        )
+        for transactional_id in (request.transactional_ids if request else ())
+    ]
+    return types.DescribeTransactionsResponse(throttle_time=0, transaction_states=states)
+
+
+def _list_transactions(types: Any, code: int, _message: str | None, _request: Any) -> Any:
+    return types.ListTransactionsResponse(
+        throttle_time=0, error_code=code, unknown_state_filters=(), transaction_states=()
+    )
+
+
 def _describe_producers(types: Any, code: int, message: str | None, request: Any) -> Any:
     topics = [
         types.TopicResponse(
@@ -464,6 +555,13 @@ _ANSWERS: dict[int, Callable[[Any, int, str | None, Any], Any]] = {
     ApiKey.CREATE_PARTITIONS: _create_partitions,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
     ApiKey.DESCRIBE_CLUSTER: _describe_cluster,
+    ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions_to_txn,
+    ApiKey.ADD_OFFSETS_TO_TXN: _add_offsets_to_txn,
+    ApiKey.END_TXN: _end_txn,
+    ApiKey.WRITE_TXN_MARKERS: _write_txn_markers,
+    ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,
+    ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
+    ApiKey.LIST_TRANSACTIONS: _list_transactions,
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
     ApiKey.LIST_CONFIG_RESOURCES: _list_config_resources,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,

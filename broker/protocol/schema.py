@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from struct import Struct
 from struct import error as StructError
@@ -85,11 +85,17 @@ def has_flexible_header(api_key: int, version: int) -> bool:
     return api_key != ApiKey.API_VERSIONS and is_flexible(api_key, version)
 
 
-def preload() -> None:
-    """Imports and compiles the newest version of every served API, before the port opens."""
+def preload() -> Iterator[None]:
+    """Imports and compiles the newest version of every served API, one at each step.
+
+    What a client asks for sooner is imported then. All of them take 0.1 to 0.2 s, which the first
+    answer need not wait for.
+    """
     for api_key, api_range in SERVED.items():
         _request_reader(api_key, api_range.max_version)
+        yield
         entity_codec(response_type(api_key, api_range.max_version))
+        yield
 
 
 # --- Types by API and version -----------------------------------------------------------------

@@ -69,6 +69,7 @@ KEYS = (
         "How long compaction rests when there is nothing to compact.",
         Range(0),
         scope=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleaner.dedupe.buffer.size",
@@ -76,6 +77,7 @@ KEYS = (
         "134217728",
         "Memory for compaction's table of keys, for all of its threads together.",
         scope=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleaner.delete.retention.ms",
@@ -84,12 +86,14 @@ KEYS = (
         "Default of the topic setting delete.retention.ms.",
         Range(0),
         scope=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleaner.enable",
         BOOLEAN,
         "true",
         "Whether compaction runs at all.",
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleaner.io.buffer.load.factor",
@@ -97,6 +101,7 @@ KEYS = (
         "0.9",
         "How full compaction's table of keys may get.",
         scope=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleaner.io.buffer.size",
@@ -105,6 +110,7 @@ KEYS = (
         "Memory for compaction's reading and writing, for all of its threads together.",
         Range(0),
         scope=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleaner.io.max.bytes.per.second",
@@ -112,6 +118,7 @@ KEYS = (
         "1.7976931348623157E308",
         "Speed limit of compaction, reading and writing together.",
         scope=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleaner.max.compaction.lag.ms",
@@ -120,6 +127,7 @@ KEYS = (
         "Default of the topic setting max.compaction.lag.ms.",
         Range(1),
         scope=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleaner.min.cleanable.ratio",
@@ -128,6 +136,7 @@ KEYS = (
         "Default of the topic setting min.cleanable.dirty.ratio.",
         Range(0, 1),
         scope=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleaner.min.compaction.lag.ms",
@@ -136,6 +145,7 @@ KEYS = (
         "Default of the topic setting min.compaction.lag.ms.",
         Range(0),
         scope=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleaner.threads",
@@ -144,6 +154,7 @@ KEYS = (
         "Compactions that run at the same time.",
         Range(0),
         scope=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "log.cleanup.policy",

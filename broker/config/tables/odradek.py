@@ -6,6 +6,7 @@ from broker.config.definition import ConfigKey, ConfigType, Importance, OneOf, R
 
 INT = ConfigType.INT
 LONG = ConfigType.LONG
+BOOLEAN = ConfigType.BOOLEAN
 STRING = ConfigType.STRING
 LOW = Importance.LOW
 CLUSTER_WIDE = Scope.CLUSTER_WIDE
@@ -46,12 +47,36 @@ KEYS = (
         importance=LOW,
     ),
     ConfigKey(
+        "odradek.metrics.listen",
+        STRING,
+        "",
+        "Loopback address where Prometheus reads this broker's metrics, such as 127.0.0.1:9404; empty: nowhere.",
+        importance=LOW,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "odradek.metrics.required",
+        BOOLEAN,
+        "true",
+        "Whether a broker that cannot have odradek.metrics.listen ends; false: it goes on without.",
+        importance=LOW,
+        has_effect=True,
+    ),
+    ConfigKey(
         "odradek.produce.validation",
         STRING,
         "relaxed",
         "How closely produced batches are checked: by their header, or (strict) record by record.",
         OneOf(("relaxed", "strict")),
         scope=CLUSTER_WIDE,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "odradek.retention.scheduled",
+        BOOLEAN,
+        "false",
+        "Whether a scheduler asks for retention; the broker steps in when it is silent for two minutes.",
+        importance=LOW,
         has_effect=True,
     ),
 )

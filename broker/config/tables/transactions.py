@@ -69,6 +69,7 @@ KEYS = (
         "Longest timeout that a transactional producer may ask for.",
         Range(1),
         importance=HIGH,
+        has_effect=True,
     ),
     ConfigKey(
         "transaction.partition.verification.enable",
@@ -85,6 +86,7 @@ KEYS = (
         "How often unused transactional ids are looked for.",
         Range(1),
         importance=LOW,
+        has_effect=True,
     ),
     ConfigKey(
         "transaction.state.log.load.buffer.size",
@@ -101,6 +103,7 @@ KEYS = (
         "In-sync replicas that the transaction topic needs.",
         Range(1),
         importance=HIGH,
+        has_effect=True,
     ),
     ConfigKey(
         "transaction.state.log.num.partitions",
@@ -109,6 +112,7 @@ KEYS = (
         "Partitions of the transaction topic.",
         Range(1),
         importance=HIGH,
+        has_effect=True,
     ),
     ConfigKey(
         "transaction.state.log.replication.factor",
@@ -117,6 +121,7 @@ KEYS = (
         "Replicas of the transaction topic.",
         Range(1),
         importance=HIGH,
+        has_effect=True,
     ),
     ConfigKey(
         "transaction.state.log.segment.bytes",
@@ -125,6 +130,7 @@ KEYS = (
         "Segment size of the transaction topic.",
         Range(1),
         importance=HIGH,
+        has_effect=True,
     ),
     ConfigKey(
         "transaction.two.phase.commit.enable",
@@ -140,5 +146,6 @@ KEYS = (
         "Time without use after which a transactional id is forgotten.",
         Range(1),
         importance=HIGH,
+        has_effect=True,
     ),
 )

@@ -291,6 +291,7 @@ class FetchPartitionResult:
         "log_start_offset",
         "partition",
         "preferred_read_replica",
+        "record_count",
         "records",
     )
 
@@ -317,6 +318,8 @@ class FetchPartitionResult:
         self.records = records
         self.current_leader = current_leader
         self.diverging_epoch = diverging_epoch
+        #: Offsets that ``records`` span; for the counters, not on the wire.
+        self.record_count = 0
 
 
 TopicResult = tuple[TopicKey, Sequence[FetchPartitionResult]]
