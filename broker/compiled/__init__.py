@@ -5,22 +5,24 @@ mypyc, from the very sources beside it, into ``build/`` in this package. ``insta
 imports find the result. All of it is used or nothing: compiled modules know each other's layout
 and hold constants of others, so one changed line anywhere below ``broker`` sets the whole build
 aside, and the sources run interpreted until it is made again. See docs/decisions/0008.
+
+Every start asks, so the question is cheap: what sources look like (``source_stamp``) as a rule, what
+they hold (``source_digest``) where that differs, as after a copy.
 """
 
 from __future__ import annotations
 
-import hashlib
+import importlib
 import importlib.util
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib.abc import MetaPathFinder
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Final, NamedTuple
 
 #: ``0`` in this variable of the environment leaves a build unused.
 SWITCH: Final = "ODRADEK_COMPILED"
@@ -35,18 +37,19 @@ MANIFEST: Final = "manifest.json"
 reason: str | None = "not installed in this process"
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(NamedTuple):
     """What a build holds: files by module name, relative to the build's directory."""
 
+    #: Of the sources that it was made from.
     digest: str
+    stamp: int
     #: The module that holds the code of all others; theirs are doors into it.
     shared: str
     modules: dict[str, str]
 
 
-class CompiledFinder(MetaPathFinder):
-    """Finds the compiled modules by name, before the sources are looked for."""
+class CompiledFinder:
+    """A ``MetaPathFinder``: finds the compiled modules by name, before the sources are looked for."""
 
     def __init__(self, files: Mapping[str, Path]) -> None:
         self._files = files
@@ -60,17 +63,33 @@ class CompiledFinder(MetaPathFinder):
 
 def source_digest() -> str:
     """Of every source of the broker, names included."""
+    import hashlib  # OpenSSL with it: not for a start that can do without
+
     digest = hashlib.sha256()
+    for path in _sources():
+        with open(path, "rb") as source:
+            content = source.read()
+        digest.update(f"{os.path.relpath(path, _BROKER)} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def source_stamp() -> int:
+    """Of every source's name, size and second of its last change: what Python, too, knows by whether
+    bytecode is current."""
+    seen = []
+    for path in _sources():
+        status = os.stat(path)
+        seen.append((os.path.relpath(path, _BROKER), status.st_size, int(status.st_mtime)))
+    return zlib.crc32(repr(seen).encode())
+
+
+def _sources() -> Iterator[str]:
     for directory, names, files in os.walk(_BROKER):
         names[:] = sorted(name for name in names if name not in ("__pycache__", "build"))
         for name in sorted(files):
             if name.endswith(".py"):
-                path = os.path.join(directory, name)
-                with open(path, "rb") as source:
-                    content = source.read()
-                digest.update(f"{os.path.relpath(path, _BROKER)} {len(content)}\n".encode())
-                digest.update(content)
-    return digest.hexdigest()
+                yield os.path.join(directory, name)
 
 
 def is_current() -> bool:
@@ -117,7 +136,9 @@ def _current() -> Manifest | str:
     manifest = _manifest()
     if manifest is None:
         return "not built"
-    return manifest if manifest.digest == source_digest() else "built from other sources"
+    if manifest.stamp == source_stamp() or manifest.digest == source_digest():
+        return manifest
+    return "built from other sources"
 
 
 def _manifest() -> Manifest | None:

@@ -18,11 +18,17 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from broker.compiled import BUILD_DIRECTORY, MANIFEST, Manifest, is_current, source_digest
+from broker.compiled import (
+    BUILD_DIRECTORY,
+    MANIFEST,
+    Manifest,
+    is_current,
+    source_digest,
+    source_stamp,
+)
 
 #: What a produced or fetched batch passes through, by package.
 HOT_MODULES: Final = {
@@ -44,9 +50,17 @@ HOT_MODULES: Final = {
         "sparse_index",
         "time_index",
     ),
+    "storage/cleaning": ("key_table", "record_scan"),
     "protocol": ("framing", "request", "varint"),
     "protocol/hot": ("fetch", "layout", "produce"),
-    "replication": ("background", "delayed", "fetch_session", "partition", "replica_manager"),
+    "replication": (
+        "background",
+        "delayed",
+        "fetch_session",
+        "partition",
+        "replica_manager",
+        "traffic",
+    ),
     "server": ("connection", "context", "dispatcher", "send_queue"),
     "server/handlers": ("fetch", "produce"),
 }
@@ -97,7 +111,7 @@ def _check_tools() -> None:
 
 
 def _build() -> None:
-    digest = source_digest()
+    digest, stamp = source_digest(), source_stamp()
     BUILD_DIRECTORY.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="odradek-") as work:
         # A copy, away from all packages: mypy would take those beside an installed broker for
@@ -125,8 +139,8 @@ def _build() -> None:
         made = Path(work, "lib")
         modules = dict(_modules_in(made))
         shared = next(name for name in modules if name.endswith("__mypyc"))
-        manifest = Manifest(digest, shared, modules)
-        Path(made, MANIFEST).write_text(json.dumps(asdict(manifest), indent=1), encoding="utf-8")
+        manifest = Manifest(digest, stamp, shared, modules)
+        Path(made, MANIFEST).write_text(json.dumps(manifest._asdict(), indent=1), encoding="utf-8")
         _replace(BUILD_DIRECTORY, made)
 
 

@@ -24,10 +24,6 @@ class RegionFile(Protocol):
         """Whether reading would be served from the page cache (never blocks on the disk)."""
         ...
 
-    def pull(self, position: int, length: int) -> None:
-        """Read the bytes into the page cache; blocks, for reader threads only."""
-        ...
-
 
 class FileRegion:
     """``length`` bytes from ``position`` of ``file``, as of ``generation``."""

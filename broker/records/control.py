@@ -9,8 +9,9 @@ later versions only grow, so what lies behind the known fields is ignored. Other
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 
+from broker.model.transaction_marker import TransactionMarker
 from broker.records.batch import iter_records
 from broker.records.builder import build_batch
 from broker.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
@@ -23,15 +24,6 @@ COMMIT: Final = 1
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
 _VERSION = 0
-
-
-class TransactionMarker(NamedTuple):
-    """How a producer's transaction ended, and who said so."""
-
-    producer_id: int
-    producer_epoch: int
-    is_commit: bool
-    coordinator_epoch: int
 
 
 def build_marker(

@@ -17,7 +17,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
+from broker.records.crc import crc32c
 
 Buffer = bytes | bytearray | memoryview
 
@@ -92,6 +92,11 @@ class BatchHeader(NamedTuple):
     def next_offset(self) -> int:
         """First offset behind this batch, also when compaction removed its last records."""
         return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def newest_timestamp(self) -> int:
+        """Of the records that are there; NO_TIMESTAMP if compaction has left none of them."""
+        return self.max_timestamp if self.record_count else NO_TIMESTAMP
 
     @property
     def codec(self) -> int:

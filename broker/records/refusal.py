@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-from crc32c import crc32c
-
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.records.compression import Codec
+from broker.records.crc import crc32c
 from broker.records.header import (
     CONTROL_FLAG,
     CRC_START,

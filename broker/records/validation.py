@@ -21,12 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from crc32c import crc32c
-
 from broker.model.error_code import ErrorCode
 from broker.records.batch import iter_payload, scan_records
 from broker.records.builder import assemble
 from broker.records.compression import Codec, DecompressedTooLarge, compress, decompress
+from broker.records.crc import crc32c
 from broker.records.header import (
     CODEC_MASK,
     CRC_START,

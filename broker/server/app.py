@@ -1,6 +1,6 @@
 """The composition root: everything that the broker consists of, in the order in which it starts.
 
-Start: data directory and lock → control socket → metadata store → logs (recovery) → controller
+Start: data directory and lock → control socket and metrics → metadata store → logs (recovery) → controller
 (registration; leader epochs raised after an unclean start) → hosting → listeners. Ready means that
 the first request is answered. Stop: listeners stop accepting, requests under way get a moment to
 end, connections close, logs are closed and checkpointed, the clean-shutdown mark is written last.
@@ -27,7 +27,8 @@ from broker.metadata.journal import CorruptStoreError
 from broker.metadata.local_store import LocalStore
 from broker.metadata.requests import NewTopic
 from broker.model.errors import CorruptLogError
-from broker.model.ids import BrokerId, TopicId, TopicPartition
+from broker.model.ids import BrokerId, TopicPartition
+from broker.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.protocol import schema
 from broker.protocol.framing import ReceiveBudget, Scratch
 from broker.replication.fetch_session import FetchSessionCache
@@ -48,10 +49,12 @@ from broker.server.handlers.metadata import FragmentCache
 from broker.server.hosting import Hosting
 from broker.server.listener import Endpoint, Listener
 from broker.server.maintenance import Maintenance
+from broker.server.metrics import MetricsEndpoint
 from broker.server.producer_ids import ProducerIds
 from broker.server.quota import ConnectionQuota, descriptor_limit, file_descriptors
 from broker.server.start_error import StartError, StartInterrupted
 from broker.server.tasks import TaskGroup, called_back
+from broker.server.transactions import Transactions
 from broker.server.watchdog import Watchdog
 from broker.storage.context import OpeningInterrupted
 from broker.storage.filesystem import RealFileSystem
@@ -115,7 +118,10 @@ class Broker:
         self.hosting = Hosting(self)
         self.maintenance = Maintenance(self)
         self.coordination = Coordination(self)
+        self.transactions = Transactions(self)
         self.control = ControlSocket(self, data_directory, COMMANDS)
+        self.metrics = MetricsEndpoint(self)
+        self.started_ms = self.clock.wall_ms()
         self.is_ready = False
         self.stop_requested = asyncio.Event()
         self.is_hosting = False
@@ -141,6 +147,7 @@ class Broker:
         self._lock = DataDirectoryLock(self.data_directory)
         refuse_unfinished_adoption(self.data_directory)
         await self.control.start()
+        await self.metrics.start()
         self.store = LocalStore(
             DiskDirectory(str(self.data_directory / "metadata")),
             self._run_blocking,
@@ -176,11 +183,24 @@ class Broker:
         await self._sync_recovered()
         self._check_stop()
         self.coordination.start()
-        schema.preload()
+        self.transactions.start()
         self._listen()
         self.watchdog.start()
         self.maintenance.start()
         self.is_ready = True
+
+    async def finish_loading(self) -> None:
+        """Import what clients may ask for, while the first of them are served already.
+
+        In a thread: an import runs for up to 10 ms, and the loop gets its turn in the midst of it.
+        """
+
+        def load() -> None:
+            for _ in schema.preload():
+                if self.stop_requested.is_set():
+                    return
+
+        await self.threads.computed(load)
 
     async def _sync_recovered(self) -> None:
         """What recovery kept of logs with ``flush.messages=1`` was acknowledged: sync it, so that
@@ -223,7 +243,7 @@ class Broker:
         )
         image = self.image
 
-        def config_for(topic_partition: TopicPartition, topic_id: TopicId | None) -> TopicConfig:
+        def config_for(topic_partition: TopicPartition) -> TopicConfig:
             topic = image.topics.get(topic_partition.topic)
             return resolve_topic_config(topic.configs if topic is not None else {}, config)
 
@@ -287,6 +307,7 @@ class Broker:
             listener.stop_accepting()
         self.maintenance.stop()
         self.coordination.stop()
+        self.transactions.stop()
         self.watchdog.stop()
         await self._drain()
         for listener in self.listeners:
@@ -295,6 +316,7 @@ class Broker:
         self.is_hosting = False
         self.hosting.stop()
         await self.hosting.deletions_done()
+        await self.metrics.stop()
         await self.control.stop()
         while not self.store.is_idle:
             await asyncio.sleep(0.001)
@@ -310,6 +332,7 @@ class Broker:
         for listener in self.listeners:
             listener.stop_accepting()
         await self.tasks.cancel()
+        await self.metrics.stop()
         await self.control.stop()
         self.threads.close()
         self._unlock()
@@ -340,8 +363,16 @@ class Broker:
         return [Node(self.config.node_id, host, port, self.config.broker_rack)]
 
     async def create_missing_topics(self, names: list[str]) -> None:
-        """Auto-creation; whoever loses the race against another creation finds the topic anyway."""
-        await called_back(self.controller.create_topics, [NewTopic(name) for name in names], False)
+        """Auto-creation; whoever loses the race against another creation finds the topic anyway.
+
+        A coordinator's topic gets what it needs, also where a consumer asks for it first.
+        """
+        own = {
+            CONSUMER_OFFSETS: self.coordination.new_topic,
+            TRANSACTION_STATE: self.transactions.new_topic,
+        }
+        topics = [own[name]() if name in own else NewTopic(name) for name in names]
+        await called_back(self.controller.create_topics, topics, False)
 
     async def next_turn(self) -> None:
         """Let others run."""
@@ -379,6 +410,7 @@ class Broker:
         if self.is_hosting:
             self.hosting.on_image(old, new)
             self.coordination.on_image(new)
+            self.transactions.on_image(new)
 
     def _post(self, callback: Callable[[], None]) -> None:
         self.loop.call_soon(callback)

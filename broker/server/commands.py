@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING, Any, Final
 from broker import compiled
 from broker.config.topic_config import resolve_topic_config
 from broker.model.ids import TopicPartition
-from broker.model.internal_topics import CONSUMER_OFFSETS
+from broker.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from broker.server import reports
 from broker.server.control import Command
+from broker.server.retention import answer as retention_answer
 from broker.server.tasks import Turn
 
 if TYPE_CHECKING:
     from broker.metadata.image import TopicImage
     from broker.server.app import Broker
+
+#: Told of by ``expire_offsets``, which sums over all.
+MAX_GROUPS_TOLD: Final = 200
 
 
 async def stats(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
@@ -62,8 +67,88 @@ async def flush(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
 
 
 async def retention(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
-    """Delete what retention allows, now; tells what went and why."""
-    return {"deleted": await broker.maintenance.run_retention()}
+    """Delete what retention allows, now, of ``topics`` (null: all); tells what went and why.
+
+    With ``"dry_run": true`` nothing goes, and it is told what would.
+    """
+    topics = topic_names(broker, request)
+    runs = broker.maintenance.retention
+    results = await (runs.rehearse(topics) if request.get("dry_run") else runs.run(topics))
+    return retention_answer(results)
+
+
+async def retention_runs(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
+    """Runs of retention that nobody asked for and that deleted something, the newest last."""
+    return {"runs": list(broker.maintenance.retention.unasked)}
+
+
+async def expire_offsets(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
+    """Delete committed offsets that ``offsets.retention.minutes`` has passed, now.
+
+    Tells the tombstones that were written: of the ``MAX_GROUPS_TOLD`` groups with the most, and of all.
+    """
+    written = await broker.coordination.expire_offsets()
+    most = sorted(written.items(), key=lambda item: -item[1])[:MAX_GROUPS_TOLD]
+    return {"groups": dict(most), "group_count": len(written), "records": sum(written.values())}
+
+
+def topic_names(broker: Broker, request: dict[str, Any]) -> set[str] | None:
+    """The ``topics`` of a request; None for all. Raises ValueError for one that does not exist."""
+    names = request.get("topics")
+    if names is None:
+        return None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("topics: a list of names, or null for all")
+    for name in names:
+        if name not in broker.image.topics:
+            raise ValueError(f"there is no topic {name!r}")
+    return set(names)
+
+
+async def compact(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
+    """Compact ``topics`` (null: all that are compacted) soon, however little of them is dirty.
+
+    Active segments are never compacted; with ``"roll": true`` those that hold records are sealed first.
+    """
+    cleaning = broker.maintenance.cleaning
+    if not cleaning.is_enabled:
+        raise ValueError("compaction is off (log.cleaner.enable, log.cleaner.threads)")
+    topics = topic_names(broker, request)
+    if request.get("roll"):
+        await _roll_compacted(broker, topics)
+    asked = cleaning.ask(topics)
+    return {"queued": [{"topic": topic, "partition": index} for topic, index in asked]}
+
+
+async def _roll_compacted(broker: Broker, topics: set[str] | None) -> None:
+    """Seal what is active; returns when it is on disk, where compaction may have it."""
+    rolled = []
+    turn = Turn()
+    for partition in list(broker.replicas.partitions()):
+        log = partition.log
+        is_meant = topics is None or log.topic_partition.topic in topics
+        if is_meant and log.config.is_compacted and not partition.is_closed:
+            flush = log.roll(broker.clock.wall_ms())
+            if flush is not None:
+                broker.replicas.sync_rolled(partition, flush)
+                rolled.append(partition)
+        if turn.is_over:
+            await turn.pass_on()
+    for partition in rolled:
+        broker.replicas.request_flush(partition)
+    await broker.maintenance.flushes_done(rolled)
+
+
+async def cleaner(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
+    """Compaction: what runs, what is queued, the last run of each partition, what cannot be cleaned
+    and when it is tried again."""
+    cleaning = broker.maintenance.cleaning
+    return {
+        "is_enabled": cleaning.is_enabled,
+        **cleaning.reports.describe(
+            cleaning.running.values(), cleaning.queued, broker.clock.monotonic_ms()
+        ),
+    }
 
 
 async def stop(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
@@ -73,18 +158,19 @@ async def stop(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
 
 
 async def offline(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
-    """Partitions that recovery refused to open, and where it found the damage."""
+    """Partitions that recovery refused to open, and where and when it found the damage."""
     return {
         "partitions": [
             {
                 "topic": topic,
                 "partition": index,
-                "path": error.path,
-                "position": error.position,
-                "offset": error.offset,
-                "reason": str(error),
+                "path": offline.error.path,
+                "position": offline.error.position,
+                "offset": offline.error.offset,
+                "reason": str(offline.error),
+                "since_ms": offline.since_ms,
             }
-            for (topic, index), error in broker.logs.offline_partitions.items()
+            for (topic, index), offline in broker.logs.offline_partitions.items()
         ]
     }
 
@@ -109,6 +195,8 @@ async def repair(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
     log = broker.replicas.find(topic_partition.topic, topic_partition.partition).log
     if topic_partition.topic == CONSUMER_OFFSETS:
         broker.coordination.on_repaired()
+    elif topic_partition.topic == TRANSACTION_STATE:
+        broker.transactions.on_repaired()
     return {"start_offset": log.log_start_offset, "end_offset": log.log_end_offset, **lost}
 
 
@@ -131,9 +219,16 @@ async def _cut(
 
 COMMANDS: Final[dict[str, Command]] = {
     "stats": stats,
+    "node": reports.node,
+    "topics": reports.topics,
+    "partitions": reports.partitions,
     "trim": trim,
     "flush": flush,
     "retention": retention,
+    "retention_runs": retention_runs,
+    "expire_offsets": expire_offsets,
+    "compact": compact,
+    "cleaner": cleaner,
     "stop": stop,
     "offline": offline,
     "repair": repair,

@@ -28,7 +28,7 @@ from broker.model.errors import NoDescriptorError
 from broker.model.file_region import FileRegion
 from broker.protocol.framing import FrameBuffer, FrameError
 from broker.protocol.request import MalformedRequest, RequestHeader, parse_header
-from broker.server.send_queue import SendQueue, SendStatus, StaleRegionError
+from broker.server.send_queue import ColdSend, SendQueue, SendStatus, StaleRegionError
 
 if TYPE_CHECKING:
     from broker.server.dispatcher import Dispatcher
@@ -337,49 +337,46 @@ class Connection:
             return True
         try:
             status = self._queue.flush()
-        except StaleRegionError:
-            self.close("records were truncated while they were being sent")
-            return False
-        except (NoDescriptorError, OSError) as error:
-            self.close(str(error))
+        except (StaleRegionError, NoDescriptorError, OSError) as error:
+            self.close(_why_not_sent(error))
             return False
         if status is SendStatus.BLOCKED:
-            if not self._has_writer:
-                self._has_writer = True
-                self._loop.add_writer(self._descriptor, self._on_writable)
+            self._await_writable()
             return True
         if self._has_writer:
             self._has_writer = False
             self._loop.remove_writer(self._descriptor)
         if status is SendStatus.COLD:
-            self._warm_up()
+            self._send_cold()
         return True
+
+    def _await_writable(self) -> None:
+        if not self._has_writer:
+            self._has_writer = True
+            self._loop.add_writer(self._descriptor, self._on_writable)
 
     def _on_writable(self) -> None:
         self.last_active_ms = self._listener.now_ms
         self._flush()
         self._maybe_resume()
 
-    def _warm_up(self) -> None:
-        region = self._queue.cold
-        assert region is not None
+    def _send_cold(self) -> None:
+        cold = self._queue.cold
+        assert cold is not None
         self._is_cold = True
-        region.file.pin()
-        self._dispatcher.threads.read(
-            partial(region.file.pull, region.position, region.length),
-            partial(self._on_warm, region),
-        )
+        self._dispatcher.threads.read(cold.run, partial(self._on_cold_sent, cold))
 
-    def _on_warm(self, region: FileRegion, _: None, error: Exception | None) -> None:
-        region.file.unpin()
+    def _on_cold_sent(self, cold: ColdSend, _: None, error: Exception | None) -> None:
         self._is_cold = False
+        self._queue.cold_sent()
         if self.is_closed:
-            return
-        self._queue.pulled()
-        if error is not None:
-            self.close(f"reading the log failed: {error}")
-            return
-        self._on_writable()
+            self._socket.close()
+        elif error is not None:
+            self.close(_why_not_sent(error))
+        elif cold.is_full:
+            self._await_writable()
+        else:
+            self._on_writable()
 
     # -- ending -------------------------------------------------------------------------------
 
@@ -419,4 +416,11 @@ class Connection:
         self._queue.clear()
         self._frames.close()
         self._listener.on_closed(self)
-        self._socket.close()
+        if not self._is_cold:  # else a thread sends on this descriptor, which must not be another's
+            self._socket.close()
+
+
+def _why_not_sent(error: Exception) -> str:
+    if isinstance(error, StaleRegionError):
+        return "records were truncated while they were being sent"
+    return str(error)

@@ -1,52 +1,36 @@
-"""The group coordinator in this broker: its topic, its loading, its timers.
-
-``__consumer_offsets`` is made when somebody first looks for a coordinator. Each of its partitions
-that this broker leads is loaded in the background (after a start, or when the topic appears) and
-ended when the topic goes. Timers of groups fire on the loop; a loop that was held up looks at its
-sockets first, so that heartbeats that have arrived count before sessions end.
+"""The group coordinator in this broker: ``__consumer_offsets``, and what the passing of time and of
+topics does to groups and offsets.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from broker.coordinator.group.coordinator import GroupCoordinator
 from broker.coordinator.group.shard import GroupShard
 from broker.coordinator.result import CoordinatorResult
-from broker.coordinator.runtime import Hosted, HostedState
-from broker.metadata.changes import PartitionsAdded, TopicCreated, TopicDeleted
+from broker.coordinator.runtime import Hosted
+from broker.metadata.changes import TopicDeleted
 from broker.metadata.image import ClusterImage
 from broker.metadata.requests import NewTopic
-from broker.model.errors import CorruptLogError, KafkaError, StorageError
 from broker.model.ids import ZERO_TOPIC_ID, TopicId
 from broker.model.internal_topics import CONSUMER_OFFSETS
-from broker.server.coordinator_log import CoordinatorLog, LoadingLog
-from broker.server.tasks import Turn, called_back
+from broker.records.compression import Codec
+from broker.server.coordinator_host import CoordinatorHost
+from broker.server.coordinator_log import CoordinatorLog
 
 if TYPE_CHECKING:
+    from broker.replication.partition import Partition
     from broker.server.app import Broker
 
-logger = logging.getLogger(__name__)
 
-#: Partitions that are loaded at the same time.
-LOADERS: Final = 4
-#: A timer that fires later than this finds a loop that was held up.
-LATE_MS: Final = 500
-#: What the sockets get then before sessions end.
-LATE_GRACE_SECONDS: Final = 0.2
-#: Timers fired in one turn of the loop.
-TIMERS_PER_TURN: Final = 16
-
-
-class Coordination:
+class Coordination(CoordinatorHost[GroupShard]):
     """See the module's docstring."""
 
     def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+        super().__init__(broker, CONSUMER_OFFSETS, "groups")
         self.groups = GroupCoordinator(
             broker.clock,
             lambda: broker.config,
@@ -54,152 +38,54 @@ class Coordination:
             self.partition_count,
             self._arm,
         )
-        self._loaders = asyncio.Semaphore(LOADERS)
-        #: Done when the newest partitions of the topic are served or being loaded.
-        self._hosted: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._armed_for_ms = 0
-        self._has_waited = False
+        self.runtime = self.groups.runtime
         self._next_expiry_ms = 0
         self._is_expiring = False
-        self._is_stopped = False
 
-    # -- topic --------------------------------------------------------------------------------
+    def new_topic(self) -> NewTopic:
+        config = self._broker.config
+        return NewTopic(
+            CONSUMER_OFFSETS,
+            partition_count=config.offsets_topic_num_partitions,
+            replication_factor=min(
+                config.offsets_topic_replication_factor, len(self._broker.image.brokers)
+            ),
+            configs=(
+                ("cleanup.policy", "compact"),
+                ("compression.type", "producer"),
+                ("segment.bytes", str(config.offsets_topic_segment_bytes)),
+            ),
+        )
 
-    def partition_count(self) -> int:
-        """Of the offsets topic; 0 while there is none."""
-        topic = self._broker.image.topics.get(CONSUMER_OFFSETS)
-        return 0 if topic is None else len(topic.partitions)
-
-    async def ensure_topic(self) -> bool:
-        """Create the offsets topic unless it is there. Whether it is there, and served, now."""
+    def _log_of(self, partition: Partition) -> CoordinatorLog:
         broker = self._broker
-        if CONSUMER_OFFSETS not in broker.image.topics:
-            config = broker.config
-            topic = NewTopic(
-                CONSUMER_OFFSETS,
-                partition_count=config.offsets_topic_num_partitions,
-                replication_factor=min(
-                    config.offsets_topic_replication_factor, len(broker.image.brokers)
-                ),
-                configs=(
-                    ("cleanup.policy", "compact"),
-                    ("compression.type", "producer"),
-                    ("segment.bytes", str(config.offsets_topic_segment_bytes)),
-                ),
-            )
-            await called_back(broker.controller.create_topics, [topic], False)
-        if self._hosted is not None:
-            await asyncio.shield(self._hosted)
-        return CONSUMER_OFFSETS in broker.image.topics
+        return CoordinatorLog(
+            broker,
+            partition,
+            codec=lambda: Codec(broker.config.offsets_topic_compression_codec),
+            timeout_ms=lambda: broker.config.offsets_commit_timeout_ms,
+        )
+
+    def _describe(self, shard: GroupShard) -> str:
+        return f"{len(shard.groups)} groups, {shard.offsets.count} offsets"
 
     # -- life ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Everything that the first image places here is loaded."""
         self._next_expiry_ms = self._broker.clock.monotonic_ms() + self._expiry_interval_ms
-        self._host_all()
-
-    def stop(self) -> None:
-        self._is_stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        super().start()
 
     def on_image(self, new: ClusterImage) -> None:
-        deleted: dict[TopicId, str] = {}
-        for change in new.changes:
-            if isinstance(change, TopicDeleted):
-                if change.topic.name == CONSUMER_OFFSETS:
-                    self._end_all()
-                else:
-                    deleted[change.topic.topic_id] = change.topic.name
-            elif isinstance(change, TopicCreated):
-                if change.topic.name == CONSUMER_OFFSETS:
-                    self._host_soon()
-            elif isinstance(change, PartitionsAdded) and change.topic == CONSUMER_OFFSETS:
-                self._host_soon()
+        super().on_image(new)
+        deleted = {
+            change.topic.topic_id: change.topic.name
+            for change in new.changes
+            if isinstance(change, TopicDeleted) and change.topic.name != CONSUMER_OFFSETS
+        }
         if deleted:
             self._spawn_forgetting(deleted)
 
-    def on_repaired(self) -> None:
-        """A partition of the offsets topic that was offline is back."""
-        self._end_closed()  # the shard of the log that went, if no tick has come since
-        self._host_all()
-
-    def _host_all(self) -> None:
-        for index in range(self.partition_count()):
-            self._host(index)
-
-    def _host_soon(self) -> None:
-        """A new topic's logs are made in turns of the loop."""
-        done = self._hosted = self._broker.loop.create_future()
-
-        async def host() -> None:
-            turn = Turn()
-            try:
-                index = 0
-                while index < self.partition_count():
-                    self._host(index)
-                    index += 1
-                    if turn.is_over:
-                        await turn.pass_on()
-            finally:
-                done.set_result(None)
-
-        self._broker.tasks.spawn(host(), "host groups")
-
-    def _host(self, index: int) -> None:
-        runtime = self.groups.runtime
-        if runtime.hosted(index) is not None:
-            return
-        try:
-            partition = self._broker.replicas.find(CONSUMER_OFFSETS, index)
-        except KafkaError as error:
-            logger.error("%s-%d is not served: %s", CONSUMER_OFFSETS, index, error)
-            return
-        log = CoordinatorLog(self._broker, partition)
-        hosted = runtime.begin_loading(index, log)
-        if partition.log.log_start_offset == partition.log.log_end_offset:
-            runtime.activate(hosted)
-        else:
-            self._broker.tasks.spawn(self._load(hosted, log), f"load groups {index}")
-
-    def _end_all(self) -> None:
-        for hosted in self.groups.runtime.all_hosted():
-            self.groups.runtime.end(hosted.index)
-
-    def _end_closed(self) -> None:
-        """A log directory failed: shards whose logs went with it end."""
-        for hosted in self.groups.runtime.all_hosted():
-            if isinstance(hosted.log, CoordinatorLog) and hosted.log.partition.is_closed:
-                self.groups.runtime.end(hosted.index)
-
-    async def _load(self, hosted: Hosted[GroupShard], log: CoordinatorLog) -> None:
-        began_ms = self._broker.clock.monotonic_ms()
-        loading = LoadingLog(self._broker, log.partition, hosted.shard)
-        is_loaded = False
-        try:
-            async with self._loaders:
-                await loading.load()
-            is_loaded = True
-        except (KafkaError, StorageError, CorruptLogError, OSError) as error:
-            logger.error("%s cannot be loaded: %s", log.partition.topic_partition, error)
-            return
-        finally:
-            if not is_loaded and self.groups.runtime.hosted(hosted.index) is hosted:
-                self.groups.runtime.end(hosted.index)
-        if hosted.state is not HostedState.LOADING:
-            return
-        self.groups.runtime.activate(hosted)
-        logger.info(
-            "%s: %d records, %d groups, %d offsets in %d ms",
-            log.partition.topic_partition,
-            loading.record_count,
-            len(hosted.shard.groups),
-            hosted.shard.offsets.count,
-            self._broker.clock.monotonic_ms() - began_ms,
-        )
+    async def _on_loaded(self, hosted: Hosted[GroupShard]) -> None:
         await self._for_each_group(hosted, hosted.shard.on_loaded)
         # A topic may have been deleted and the broker stopped before its offsets were.
         await self._forget(hosted, self._is_unknown_topic)
@@ -209,12 +95,7 @@ class Coordination:
     async def _for_each_group(
         self, hosted: Hosted[GroupShard], operation: Callable[[str], CoordinatorResult[None]]
     ) -> None:
-        runtime = self.groups.runtime
-        turn = Turn()
-        for group_id in list(hosted.shard.groups):
-            runtime.perform(hosted, lambda _, group_id=group_id: operation(group_id))  # type: ignore[misc]
-            if turn.is_over:
-                await turn.pass_on()
+        await self._for_each(hosted, hosted.shard.groups, operation)
 
     def _is_unknown_topic(self, _name: str, topic_id: TopicId) -> bool:
         return topic_id != ZERO_TOPIC_ID and topic_id not in self._broker.image.topics_by_id
@@ -234,7 +115,7 @@ class Coordination:
             return name in names and (topic_id == ZERO_TOPIC_ID or topic_id in deleted)
 
         async def forget() -> None:
-            for hosted in self.groups.runtime.all_hosted():
+            for hosted in self.runtime.all_hosted():
                 await self._forget(hosted, is_gone)
 
         self._broker.tasks.spawn(forget(), "forget offsets of deleted topics")
@@ -253,35 +134,23 @@ class Coordination:
 
     async def _expire(self) -> None:
         try:
-            for hosted in self.groups.runtime.all_hosted():
-                await self._for_each_group(hosted, hosted.shard.expire)
+            await self.expire_offsets()
         finally:
             self._is_expiring = False
 
-    # -- timers -------------------------------------------------------------------------------
+    async def expire_offsets(self) -> dict[str, int]:
+        """Delete what the offsets' retention has passed; how many records that writes, by group."""
+        written: dict[str, int] = {}
+        for hosted in self.runtime.all_hosted():
+            expire = hosted.shard.expire
 
-    def _arm(self) -> None:
-        """The earliest timer of all groups is the loop's."""
-        deadline_ms = self.groups.runtime.timers.next_deadline_ms
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if deadline_ms is None or self._is_stopped:
-            return
-        self._armed_for_ms = deadline_ms
-        delay_ms = max(deadline_ms - self._broker.clock.monotonic_ms(), 0)
-        # One more: the loop counts finer than our clock, and must not come too early.
-        self._timer = self._broker.loop.call_later((delay_ms + 1) / 1000, self._on_timer)
+            def operation(
+                group_id: str, expire: Callable[[str], CoordinatorResult[None]] = expire
+            ) -> CoordinatorResult[None]:
+                result = expire(group_id)
+                if result.records:
+                    written[group_id] = len(result.records)
+                return result
 
-    def _on_timer(self) -> None:
-        self._timer = None
-        now_ms = self._broker.clock.monotonic_ms()
-        if now_ms - self._armed_for_ms > LATE_MS and not self._has_waited:
-            self._has_waited = True
-            self._timer = self._broker.loop.call_later(LATE_GRACE_SECONDS, self._on_timer)
-            return
-        try:
-            if self.groups.runtime.timers.fire(now_ms, TIMERS_PER_TURN) < TIMERS_PER_TURN:
-                self._has_waited = False
-        finally:
-            self._arm()  # a fault in one group's timer stops no other's
+            await self._for_each_group(hosted, operation)
+        return written

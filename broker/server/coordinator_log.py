@@ -12,16 +12,22 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker.coordinator.result import CoordinatorRecord
+from broker.coordinator.result import CoordinatorRecord, Producer
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.records.batch import iter_payload
 from broker.records.builder import build_batch
 from broker.records.compression import Codec, decompress
-from broker.records.control import parse_marker
-from broker.records.header import HEADER_SIZE, BatchHeader, MalformedBatch, peek_header
+from broker.records.control import build_marker, parse_marker
+from broker.records.header import (
+    HEADER_SIZE,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    MalformedBatch,
+    peek_header,
+)
 from broker.records.record import Record
-from broker.records.validation import check_header
 from broker.replication.delayed import DelayedProduce
 from broker.server.tasks import Turn
 from broker.storage.cold import ColdRead
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
 
     from broker.coordinator.runtime import Shard
     from broker.model.file_region import FileRegion
+    from broker.model.transaction_marker import TransactionMarker
     from broker.replication.partition import Partition
     from broker.server.app import Broker
 
@@ -40,49 +47,83 @@ logger = logging.getLogger(__name__)
 LOAD_BYTES: Final = 256 * 1024
 #: A batch of an internal topic decompresses to this at most.
 MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
-#: Our own batches are checked like those of a client that speaks this version of Produce.
-PRODUCE_VERSION: Final = 9
 
 
 class CoordinatorLog:
     """Implements ``coordinator.ports.PartitionLog``."""
 
-    def __init__(self, broker: Broker, partition: Partition) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        partition: Partition,
+        *,
+        codec: Callable[[], Codec],
+        timeout_ms: Callable[[], int],
+    ) -> None:
         self._broker = broker
         self.partition = partition
+        self._codec = codec
+        #: How long a commit may take.
+        self._timeout_ms = timeout_ms
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.partition.leader_epoch
 
     @property
     def max_batch_bytes(self) -> int:
         return self.partition.rules.max_message_bytes
 
-    def append(self, records: Sequence[CoordinatorRecord]) -> int:
-        partition = self.partition
-        if partition.is_closed:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        broker = self._broker
-        now_ms = broker.clock.wall_ms()
+    def append(self, records: Sequence[CoordinatorRecord], producer: Producer | None = None) -> int:
+        now_ms = self._broker.clock.wall_ms()
         batch = build_batch(
             [Record(index, now_ms, *record) for index, record in enumerate(records)],
-            codec=Codec(broker.config.offsets_topic_compression_codec),
+            codec=self._codec(),
+            producer_id=NO_PRODUCER_ID if producer is None else producer.producer_id,
+            producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer.producer_epoch,
+            is_transactional=producer is not None,
+            log_append_time_ms=now_ms if self.partition.rules.log_append_time else None,
         )
-        view = memoryview(batch)
-        header = check_header(view, partition.rules, now_ms, PRODUCE_VERSION)
-        return broker.replicas.append_own(partition, view, header, now_ms).base_offset
+        if len(batch) > self.max_batch_bytes:
+            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {len(batch)} bytes")
+        return append_own(self._broker, self.partition, batch, now_ms)
+
+    def append_marker(self, marker: TransactionMarker) -> None:
+        append_marker(self._broker, self.partition, marker)
 
     def when_committed(self, done: Callable[[ErrorCode], None]) -> None:
-        partition = self.partition
-        end_offset = partition.log.log_end_offset
-        if partition.is_closed:
-            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif partition.high_watermark >= end_offset:
-            done(ErrorCode.NONE)
-        else:
+        when_committed(self._broker, self.partition, self._timeout_ms(), done)
 
-            def finish(failed: Mapping[Partition, ErrorCode]) -> None:
-                done(failed.get(partition, ErrorCode.NONE))
 
-            timeout_ms = self._broker.config.offsets_commit_timeout_ms
-            DelayedProduce({partition: end_offset}, timeout_ms, self._broker.scheduler, finish)
+def append_own(broker: Broker, partition: Partition, batch: bytearray, now_ms: int) -> int:
+    """Append a batch that this broker made; its first offset. Raises ``KafkaError``."""
+    if partition.is_closed:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    header = peek_header(batch)
+    return broker.replicas.append_own(partition, memoryview(batch), header, now_ms).base_offset
+
+
+def append_marker(broker: Broker, partition: Partition, marker: TransactionMarker) -> None:
+    """Append the end of a producer's transaction. Raises ``KafkaError``."""
+    now_ms = broker.clock.wall_ms()
+    append_own(broker, partition, build_marker(marker, now_ms), now_ms)
+
+
+def when_committed(
+    broker: Broker, partition: Partition, timeout_ms: int, done: Callable[[ErrorCode], None]
+) -> None:
+    """``PartitionLog.when_committed``."""
+    end_offset = partition.log.log_end_offset
+    if partition.is_closed:
+        done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    elif partition.high_watermark >= end_offset:
+        done(ErrorCode.NONE)
+    else:
+
+        def finish(failed: Mapping[Partition, ErrorCode]) -> None:
+            done(failed.get(partition, ErrorCode.NONE))
+
+        DelayedProduce({partition: end_offset}, timeout_ms, broker.scheduler, finish)
 
 
 class LoadingLog:

@@ -54,16 +54,16 @@ async def _serve(data_directory: Path, settings: Mapping[str, str]) -> None:
     except BaseException:
         await broker.abandon()
         raise
-    # What was loaded so far lives as long as the process: full collections need not look at it.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    gc.enable()
     code = "compiled" if compiled.reason is None else f"interpreted ({compiled.reason})"
     logger.info("the hot path is %s", code)
     for listener in broker.listeners:
         sys.stdout.write(f"ready {listener.endpoint.host}:{listener.port}\n")
     sys.stdout.flush()
+    await broker.finish_loading()
+    # What was loaded so far lives as long as the process: full collections need not look at it.
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
     await broker.stop_requested.wait()
     logger.info("stopping")
     await broker.stop()

@@ -6,8 +6,10 @@ that header and records share a packet.
 
 A non-blocking socket does not make the file side non-blocking: a page that is not in the page
 cache would be read inside ``sendfile`` and stop the only loop. So each piece is first checked
-(``is_resident``); a cold one is reported, pulled in by a reader thread, and sent afterwards without
-another look: some file systems (tmpfs) never tell, and memory may be too short to keep a page.
+(``is_resident``), and a cold one is reported (``ColdSend``): a reader thread sends it, waiting for
+the disk where it must. It and not the loop sends, since where memory is short what was read ahead
+may be gone again between a look and the sending. For the same reason what follows a cold piece on
+this connection goes the same way, ``DISTRUST_BYTES`` without another look.
 
 A region whose file was truncated after the region was made may hold other bytes now: then the
 connection must close (``StaleRegionError``), since its frame can no longer be completed.
@@ -18,16 +20,27 @@ from __future__ import annotations
 import os
 import socket
 from collections import deque
+from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
 from broker.model.file_region import FileRegion
 
-PIECE_BYTES: Final = 1024 * 1024
-#: Bytes of files that one ``flush`` sends at most, however fast the peer takes them.
-TURN_BYTES: Final = 4 * 1024 * 1024
+PIECE_BYTES: Final = 256 * 1024
+#: What a thread sends at once: each trip there and back is a hand-over of the GIL.
+COLD_BYTES: Final = 1024 * 1024
+#: Buffers and regions among them: an answer of many partitions is many small ones.
+COLD_ITEMS: Final = 128
+#: What leaves by threads after a cold piece was met.
+DISTRUST_BYTES: Final = 256 * 1024 * 1024
+#: Bytes of files that one ``flush`` sends at most, however fast the peer takes them: the others' small
+#: requests wait for so long (copying 512 KiB into a socket takes some 0.1 ms).
+TURN_BYTES: Final = 512 * 1024
 #: Buffers up to this size are joined before they are sent.
 JOIN_BYTES: Final = 64 * 1024
+
+
+Item = bytes | memoryview | FileRegion
 
 
 class SendStatus(Enum):
@@ -43,21 +56,93 @@ class StaleRegionError(Exception):
     """A queued region was cut off by a truncation."""
 
 
+class ColdSend:
+    """The first items of a queue, to be sent by a thread. Holds their files until ``release``."""
+
+    __slots__ = ("_items", "_socket", "is_full", "part_bytes", "region_bytes", "whole_count")
+
+    def __init__(self, sock: socket.socket, items: Iterable[Item]) -> None:
+        self._socket = sock
+        self._items: list[tuple[Item, int]] = []
+        #: How far it got: items sent whole, bytes of the one behind them, bytes of regions in all.
+        self.whole_count = self.part_bytes = self.region_bytes = 0
+        #: Whether the socket took no more: the rest leaves when it is writable.
+        self.is_full = False
+        size = 0
+        for item in items:
+            if size >= COLD_BYTES or len(self._items) == COLD_ITEMS:
+                break
+            if isinstance(item, FileRegion):
+                self._items.append((item, item.file.pin()))
+                size += item.length
+            else:
+                self._items.append((item, -1))
+                size += len(item)
+
+    def run(self) -> None:
+        """Waits for the disk, not for the socket: call it in a thread.
+
+        Raises OSError when the peer is gone or the disk fails, StaleRegionError when a file was cut
+        before or meanwhile.
+        """
+        left = COLD_BYTES
+        try:
+            for item, descriptor in self._items:
+                if isinstance(item, FileRegion):
+                    left = self._send_region(item, descriptor, left)
+                    if left <= 0 and self.part_bytes < item.length:
+                        return
+                else:
+                    self._send_buffer(item)
+                self.whole_count += 1
+                self.part_bytes = 0
+        except BlockingIOError:
+            self.is_full = True
+
+    def _send_region(self, region: FileRegion, descriptor: int, left: int) -> int:
+        """Send up to ``left`` bytes of it; gives how many are left then."""
+        while self.part_bytes < region.length and left > 0:
+            if region.is_stale:
+                raise StaleRegionError
+            position = region.position + self.part_bytes
+            count = min(region.length - self.part_bytes, left)
+            sent = os.sendfile(self._socket.fileno(), descriptor, position, count)
+            if sent == 0:
+                raise StaleRegionError  # the file is shorter than it was
+            self.part_bytes += sent
+            self.region_bytes += sent
+            left -= sent
+        if region.is_stale:
+            raise StaleRegionError
+        return left
+
+    def _send_buffer(self, buffer: bytes | memoryview) -> None:
+        is_last = self.whole_count + 1 == len(self._items)
+        while self.part_bytes < len(buffer):
+            rest = memoryview(buffer)[self.part_bytes :]
+            self.part_bytes += self._socket.send(rest, 0 if is_last else socket.MSG_MORE)
+
+    def release(self) -> None:
+        for item, _ in self._items:
+            if isinstance(item, FileRegion):
+                item.file.unpin()
+
+
 class SendQueue:
     """Buffers and regions in the order in which they leave."""
 
-    __slots__ = ("_descriptor", "_is_pulled", "_items", "_socket", "cold", "queued_bytes")
+    __slots__ = ("_descriptor", "_distrusted_bytes", "_items", "_socket", "cold", "queued_bytes")
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._descriptor = sock.fileno()
-        self._items: deque[bytes | memoryview | FileRegion] = deque()
+        self._items: deque[Item] = deque()
         #: Bytes in memory (not in files) that wait to be sent.
         self.queued_bytes = 0
-        #: After COLD: the piece to be pulled into the page cache before the next flush.
-        self.cold: FileRegion | None = None
-        #: The next piece was cold and has been pulled in.
-        self._is_pulled = False
+        #: After COLD: what a thread is to send; ``cold_sent`` comes before the next flush.
+        self.cold: ColdSend | None = None
+        #: Bytes of regions that are not looked at before a thread sends them.
+        self._distrusted_bytes = 0
 
     def __bool__(self) -> bool:
         return bool(self._items)
@@ -71,10 +156,30 @@ class SendQueue:
             self.queued_bytes += len(item)
         self._items.append(item)
 
-    def pulled(self) -> None:
-        """The cold piece has been read by a thread."""
-        self.cold = None
-        self._is_pulled = True
+    def cold_sent(self) -> None:
+        """The thread has ended with ``cold``: what it sent is no longer the queue's."""
+        cold, self.cold = self.cold, None
+        assert cold is not None
+        cold.release()
+        self._distrusted_bytes = max(0, self._distrusted_bytes - cold.region_bytes)
+        if not self._items:
+            return  # cleared meanwhile
+        for _ in range(cold.whole_count):
+            item = self._items.popleft()
+            if isinstance(item, FileRegion):
+                item.file.unpin()
+            else:
+                self.queued_bytes -= len(item)
+        if cold.part_bytes:
+            self._shorten_first(cold.part_bytes)
+
+    def _shorten_first(self, sent: int) -> None:
+        item = self._items[0]
+        if isinstance(item, FileRegion):
+            self._advance(item, sent)
+        else:
+            self._items[0] = memoryview(item)[sent:]
+            self.queued_bytes -= sent
 
     def flush(self) -> SendStatus:
         """Send until empty, until the socket is full, or until a cold piece is met.
@@ -138,22 +243,27 @@ class SendQueue:
                 if region.is_stale:
                     raise StaleRegionError
                 count = min(region.length, PIECE_BYTES)
-                if not self._is_pulled and not file.is_resident(region.position, count):
-                    self.cold = FileRegion(file, region.generation, region.position, count)
+                if not self._distrusted_bytes and not file.is_resident(region.position, count):
+                    self._distrusted_bytes = DISTRUST_BYTES
+                if self._distrusted_bytes:
+                    self.cold = ColdSend(self._socket, self._items)
                     return left
                 sent = os.sendfile(self._descriptor, descriptor, region.position, count)
                 if sent == 0:
                     raise StaleRegionError  # the file is shorter than it was
-                self._is_pulled = False
-                region.position += sent
-                region.length -= sent
+                self._advance(region, sent)
                 left -= sent
         finally:
             file.unpin()
+        return left
+
+    def _advance(self, region: FileRegion, sent: int) -> None:
+        """The first ``sent`` bytes of ``region``, the first item, have gone."""
+        region.position += sent
+        region.length -= sent
         if not region.length:
             self._items.popleft()
-            file.unpin()
-        return left
+            region.file.unpin()
 
     def clear(self) -> None:
         """Drop everything, giving descriptors back."""
@@ -161,4 +271,4 @@ class SendQueue:
             if isinstance(item, FileRegion):
                 item.file.unpin()
         self._items.clear()
-        self.queued_bytes = 0
+        self.queued_bytes = self._distrusted_bytes = 0

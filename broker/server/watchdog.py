@@ -28,6 +28,7 @@ class Watchdog:
         self._request_count = request_count
         self._last_count = 0
         self._counts = [0] * (len(BUCKETS_US) + 1)
+        self._sum_us = 0
         self._due_ns = 0
         self._timer: asyncio.TimerHandle | None = None
         self.slow_handlers = 0
@@ -41,6 +42,7 @@ class Watchdog:
 
     def reset(self) -> None:
         self._counts = [0] * len(self._counts)
+        self._sum_us = 0
 
     def percentile_us(self, fraction: float) -> int:
         """Upper bound of the lag of ``fraction`` of all ticks; 0 when there were none."""
@@ -52,6 +54,10 @@ class Watchdog:
             if count and seen >= needed:
                 return BUCKETS_US[min(index, len(BUCKETS_US) - 1)]
         return 0
+
+    def histogram(self) -> tuple[list[int], int]:
+        """Ticks by bucket (one more than bounds), and the sum of all lags in microseconds."""
+        return list(self._counts), self._sum_us
 
     def stats(self) -> dict[str, int]:
         return {
@@ -72,4 +78,5 @@ class Watchdog:
     def _on_tick(self) -> None:
         late_us = max(0, time.perf_counter_ns() - self._due_ns) // 1000
         self._counts[bisect_left(BUCKETS_US, late_us)] += 1
+        self._sum_us += late_us
         self._schedule()

@@ -16,12 +16,19 @@ from typing import Final, NamedTuple
 
 from broker.model.errors import CorruptLogError
 from broker.model.file_region import FileRegion
-from broker.records.header import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, peek_header
+from broker.records.header import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_TIMESTAMP,
+    BatchHeader,
+    peek_header,
+)
 from broker.storage.cold import ColdRead, PagesCold
 from broker.storage.filesystem import Buffer, File
 
-#: Base offset, batch length, magic, last offset delta, max timestamp.
-_WALK: Final = Struct(">qi4xb6xi8xq")
+#: Base offset, batch length, magic, last offset delta, max timestamp, count of records.
+_WALK: Final = Struct(">qi4xb6xi8xq14xi")
 BLOCK_BYTES: Final = 8192
 #: A scan that is going to read everything anyway (recovery, old timestamps).
 SCAN_BLOCK_BYTES: Final = 256 * 1024
@@ -35,6 +42,7 @@ class BatchPlace(NamedTuple):
     size: int
     base_offset: int
     last_offset: int
+    #: Of its records; NO_TIMESTAMP when compaction has left none.
     max_timestamp: int
 
 
@@ -101,11 +109,13 @@ class FileRecords:
             raise self._corrupt(start, "the file ends inside a batch header")
         at = 0
         while at <= last_start:
-            base_offset, batch_length, magic, delta, max_timestamp = unpack(block, at)
+            base_offset, batch_length, magic, delta, max_timestamp, count = unpack(block, at)
             size = batch_length + LOG_OVERHEAD
             position = start + at
             if batch_length < _MIN_LENGTH or magic != MAGIC:
                 raise self._corrupt(position, f"no batch: length {batch_length}, magic {magic}")
+            if not count:
+                max_timestamp = NO_TIMESTAMP
             yield BatchPlace(position, size, base_offset, base_offset + delta, max_timestamp)
             at += size
 

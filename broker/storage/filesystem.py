@@ -26,6 +26,7 @@ import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import cache
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from broker.model.errors import DiskFullError, NoDescriptorError
@@ -43,7 +44,7 @@ MAX_GROW_BYTES: Final = 1024 * 1024
 #: Mapped pages behind the tail leave our page table this often (they stay in the page cache).
 RELEASE_BYTES: Final = 4 * 1024 * 1024
 #: Cold pages are pulled, and residency is asked for, in pieces of this size.
-PULL_BYTES: Final = 256 * 1024
+CHECK_BYTES: Final = 256 * 1024
 
 #: Files that one eviction passes by: when thousands are pinned (a stop that syncs them all), the
 #: pool rather grows for a while than looks at each of them for every file that is opened.
@@ -154,6 +155,8 @@ class FileSystem(Protocol):
     def boot_id(self) -> str:
         """Changes with every start of the machine: unsynced pages survive within one."""
         ...
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
 
     def free_bytes(self, path: str) -> int: ...
 
@@ -270,11 +273,17 @@ class DescriptorPool:
 _scratch = threading.local()
 
 
+@cache
+def _sink() -> int:
+    """Where pulled bytes go."""
+    return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+
+
 def _scratch_buffer() -> bytearray:
     """Where residency checks read to; one per thread."""
     buffer: bytearray | None = getattr(_scratch, "buffer", None)
     if buffer is None:
-        buffer = _scratch.buffer = bytearray(PULL_BYTES)
+        buffer = _scratch.buffer = bytearray(CHECK_BYTES)
     return buffer
 
 
@@ -432,7 +441,7 @@ class RealFile:
         buffer = _scratch_buffer()
         try:
             while position < end:
-                view = memoryview(buffer)[: min(end - position, PULL_BYTES)]
+                view = memoryview(buffer)[: min(end - position, CHECK_BYTES)]
                 count = os.preadv(descriptor, (view,), position, os.RWF_NOWAIT)
                 if count < len(view):
                     return False
@@ -459,22 +468,20 @@ class RealFile:
                 os.close(descriptor)
 
     def _pull(self, descriptor: int, position: int, length: int) -> None:
-        sink = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            end = position + length
-            while position < end:
-                generation, known = self.generation, self.size
-                count = os.sendfile(sink, descriptor, position, min(end - position, PULL_BYTES))
-                if not count:
-                    size = os.fstat(descriptor).st_size
-                    if size < known and self.generation == generation:
-                        # Not cut by us: the bytes will never come, however often they are asked for.
-                        message = f"{size} bytes long, where {known} were written"
-                        raise OSError(errno.EIO, message, self.path)
-                    return
-                position += count
-        finally:
-            os.close(sink)
+        # One call for all: each is a hand-over of the GIL, for which the loop may have to wait.
+        sink = _sink()
+        end = position + length
+        while position < end:
+            generation, known = self.generation, self.size
+            count = os.sendfile(sink, descriptor, position, end - position)
+            if not count:
+                size = os.fstat(descriptor).st_size
+                if size < known and self.generation == generation:
+                    # Not cut by us: the bytes will never come, however often they are asked for.
+                    message = f"{size} bytes long, where {known} were written"
+                    raise OSError(errno.EIO, message, self.path)
+                return
+            position += count
 
     def pin(self) -> int:
         descriptor = self._open()
@@ -637,6 +644,10 @@ class RealFileSystem:
                 return file.read()
         except OSError as error:
             raise _full_disk(error) from error
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        modified_ns = modified_ms * 1_000_000
+        os.utime(path, ns=(modified_ns, modified_ns))
 
     def free_bytes(self, path: str) -> int:
         status = os.statvfs(path)

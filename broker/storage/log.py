@@ -17,7 +17,7 @@ import contextlib
 import functools
 import zlib
 from collections.abc import Callable
-from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from broker.config.topic_config import TopicConfig
 from broker.model.error_code import ErrorCode
@@ -42,7 +42,7 @@ from broker.storage.append_info import AppendInfo
 from broker.storage.checkpoints import encode_epochs, encode_partition_metadata
 from broker.storage.cold import ColdRead, PagesCold
 from broker.storage.context import DoomedSegments, StorageContext
-from broker.storage.filesystem import File
+from broker.storage.filesystem import File, FileSystem
 from broker.storage.flush import FlushNeeded, Unsynced
 from broker.storage.layout import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from broker.storage.leader_epochs import LeaderEpochs
@@ -60,6 +60,9 @@ from broker.storage.retention import (
 from broker.storage.segment import Segment
 from broker.storage.segments import Segments
 from broker.storage.snapshot_files import SnapshotFiles
+
+if TYPE_CHECKING:
+    from broker.storage.segment_swap import SegmentSwap
 
 #: So much of an active segment, at most and roughly, is read by a start after ``kill -9``. With many
 #: producers it is more: their snapshot must cost little beside what it spares.
@@ -114,6 +117,7 @@ class Log:
         "_snapshots",
         "_unflushed_since_ms",
         "_unsynced",
+        "cleaned_offset",
         "config",
         "directory",
         "flushed_offset",
@@ -124,6 +128,7 @@ class Log:
         "log_end_offset",
         "log_start_offset",
         "producers",
+        "swap",
         "topic_id",
         "topic_partition",
         "window_bytes",
@@ -178,6 +183,10 @@ class Log:
         )
         if not is_on_disk:
             self._note_everything()
+        #: Compaction has been over everything below; -1: it never ran.
+        self.cleaned_offset = -1
+        #: Cleaned segments are being put in place: no other may come or go meanwhile.
+        self.swap: SegmentSwap | None = None
         self._is_flushing = False
         self._cut_count = 0
         #: Of the active segment, when its producers were last written down, and at which offset.
@@ -212,12 +221,16 @@ class Log:
         self._set_roll_ms()
 
     def _set_roll_ms(self) -> None:
-        """``segment.ms`` less this segment's share of the jitter, so that logs do not roll at once."""
-        jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        """``segment.ms`` (or ``max.compaction.lag.ms``) less this segment's share of the jitter, so that logs do not roll at once."""
+        config = self.config
+        segment_ms = config.segment_ms
+        if config.is_compacted:
+            segment_ms = min(segment_ms, config.max_compaction_lag_ms)  # the active one waits else
+        jitter = min(config.segment_jitter_ms, segment_ms)
         if jitter > 0:
             name = f"{self.topic_partition}:{self._segments.active.base_offset}"
             jitter = zlib.crc32(name.encode()) % jitter
-        self._roll_ms = self.config.segment_ms - jitter
+        self._roll_ms = segment_ms - jitter
 
     @property
     def recovery_point(self) -> int:
@@ -710,6 +723,9 @@ class Log:
             segment.abandon()
 
     def _begin_cut(self, offset: int) -> None:
+        if self.swap is not None:
+            self.swap.settle()
+        self.cleaned_offset = min(self.cleaned_offset, offset)
         self._cut_count += 1
         self._indexed_offset = -1
         self._reader.forget()
@@ -755,18 +771,22 @@ class Log:
 
     # Deleting --------------------------------------------------------------------------------
 
-    @_fails_with_directory
-    def delete_old_segments(self, now_ms: int) -> RetentionOutcome | ColdRead:
-        """Apply retention by start offset, size and time; the files go a little later."""
+    def old_segments(self, now_ms: int) -> list[Doomed] | ColdRead:
+        """What ``delete_old_segments`` would take now."""
         try:
             facts = self._facts(now_ms)
         except PagesCold as cold:
             return cold.read
         config = self.config
         rules = RetentionRules(config.retention_ms, config.retention_bytes, config.is_deleted)
-        doomed = segments_to_delete(
-            facts, rules, self.log_start_offset, self.high_watermark, now_ms
-        )
+        return segments_to_delete(facts, rules, self.log_start_offset, self.high_watermark, now_ms)
+
+    @_fails_with_directory
+    def delete_old_segments(self, now_ms: int) -> RetentionOutcome | ColdRead:
+        """Apply retention by start offset, size and time; the files go a little later."""
+        doomed = self.old_segments(now_ms)
+        if isinstance(doomed, ColdRead):
+            return doomed
         flush = None
         if doomed and doomed[-1].segment.is_active:
             try:
@@ -788,7 +808,9 @@ class Log:
             first_timestamp = active.load_first_timestamp()
         except PagesCold as cold:
             return cold.read
-        born_ms = active.created_ms if first_timestamp < 0 else first_timestamp
+        # A first record from the future would make the segment young for ever.
+        is_credible = 0 <= first_timestamp <= now_ms
+        born_ms = first_timestamp if is_credible else active.created_ms
         if now_ms - born_ms <= roll_age_ms(self._roll_ms, rules):
             return None
         return self.roll(now_ms)
@@ -830,6 +852,59 @@ class Log:
         entry = DoomedSegments(self, doomed, self.log_start_offset, delay_ms)
         self._context.doomed.append(entry)
         return entry
+
+    # Compaction ------------------------------------------------------------------------------
+
+    @property
+    def cut_count(self) -> int:
+        """How often it was truncated: what was learnt of it before a cut may not hold behind it."""
+        return self._cut_count
+
+    @property
+    def fs(self) -> FileSystem:
+        return self._context.fs
+
+    @property
+    def log_dir(self) -> str:
+        return self._context.log_dir
+
+    def sealed_segment(
+        self, base_offset: int, size: int, transaction_index_size: int, changed_ms: int
+    ) -> Segment:
+        """A segment that was written elsewhere; it is not part of the log yet."""
+        context, config = self._context, self.config
+        return Segment(
+            context.fs,
+            context.cache,
+            self.directory,
+            base_offset,
+            size=size,
+            transaction_index_size=transaction_index_size,
+            changed_ms=changed_ms,
+            max_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+        )
+
+    def install_cleaned(self, old: list[Segment], new: list[Segment]) -> None:
+        """``new``, which are on disk, take the place of ``old`` (``segment_swap``)."""
+        self._segments.replace(old, new)
+        self._reader.forget()
+        self._unsynced.forget_segments(set(old))
+        kept = {segment.base_offset for segment in new}
+        for segment in old:
+            segment.close_files()
+            if segment.base_offset not in kept:
+                self._snapshots.drop(segment.base_offset)
+
+    def doom_replaced(self, old: list[Segment]) -> None:
+        """They are renamed; whoever reads them still has a while."""
+        entry = DoomedSegments(self, old, 0, self.config.file_delete_delay_ms)
+        entry.is_renamed = True
+        self._context.doomed.append(entry)
+
+    def note_renamed(self) -> None:
+        """Names have changed; the next flush syncs them."""
+        self._unsynced.note_directory(self.directory)
 
     # Stopping --------------------------------------------------------------------------------
 

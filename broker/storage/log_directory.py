@@ -1,7 +1,7 @@
 """One log directory: its lock, its identity, its checkpoints, how its last run ended.
 
-On the disk: ``meta.properties`` says whose it is; three offset checkpoints hold recovery points,
-log starts and high watermarks of all partitions; ``.kafka_cleanshutdown`` is written last of all
+On the disk: ``meta.properties`` says whose it is; four offset checkpoints hold recovery points,
+log starts, high watermarks and how far compaction came, of all partitions; ``.kafka_cleanshutdown`` is written last of all
 at a clean stop and removed, synced, before anything changes after a start. Checkpoints are
 replaced whole, by one writer at a time, and never by older contents than are there.
 """
@@ -29,6 +29,7 @@ from broker.storage.filesystem import FileSystem, replace_file
 from broker.storage.layout import (
     BOOT_ID_FILE,
     CLEAN_SHUTDOWN_FILE,
+    CLEANER_CHECKPOINT,
     LOCK_FILE,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
@@ -38,7 +39,12 @@ from broker.storage.layout import (
 
 _log = logging.getLogger(__name__)
 
-OFFSET_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, REPLICATION_CHECKPOINT)
+OFFSET_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    REPLICATION_CHECKPOINT,
+    CLEANER_CHECKPOINT,
+)
 
 Offsets = list[tuple[TopicPartition, int]]
 
@@ -86,6 +92,10 @@ class LogDirectory:
         #: The log starts that a checkpoint on disk holds by now.
         self.durable_log_starts: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
+        #: How far compaction had come.
+        self.cleaned_offsets: dict[TopicPartition, int] = {}
+        #: The recovery points that a checkpoint on disk holds by now.
+        self.durable_recovery_points: dict[TopicPartition, int] = {}
         self._fs: FileSystem = context.fs
         self._unlock: Callable[[], None] | None = None
         self._writing = threading.Lock()
@@ -116,8 +126,15 @@ class LogDirectory:
         self.recovery_points = self._read_offsets(RECOVERY_POINT_CHECKPOINT)
         self.log_starts = self._read_offsets(LOG_START_CHECKPOINT)
         self.high_watermarks = self._read_offsets(REPLICATION_CHECKPOINT)
+        self.cleaned_offsets = self._read_offsets(CLEANER_CHECKPOINT)
         self.durable_log_starts = dict(self.log_starts)
-        for offsets in (self.recovery_points, self.log_starts, self.high_watermarks):
+        self.durable_recovery_points = dict(self.recovery_points)
+        for offsets in (
+            self.recovery_points,
+            self.log_starts,
+            self.high_watermarks,
+            self.cleaned_offsets,
+        ):
             self._named.update(offsets)
 
     def _identify(self, cluster_id: str, node_id: int) -> None:
@@ -196,6 +213,8 @@ class LogDirectory:
         self._written[name] = (sequence, offsets)
         if name == LOG_START_CHECKPOINT:
             self.durable_log_starts = dict(offsets)
+        elif name == RECOVERY_POINT_CHECKPOINT:
+            self.durable_recovery_points = dict(offsets)
 
     def may_name(self, topic_partition: TopicPartition) -> bool:
         """Whether a checkpoint on disk holds offsets of a partition of that name."""

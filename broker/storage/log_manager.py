@@ -30,7 +30,6 @@ from broker.model.errors import (
     StorageError,
 )
 from broker.model.ids import TopicId, TopicPartition
-from broker.storage.checkpoints import parse_partition_metadata
 from broker.storage.cold import ColdRead
 from broker.storage.context import (
     DoomedSegments,
@@ -41,10 +40,10 @@ from broker.storage.context import (
 from broker.storage.filesystem import FileSystem
 from broker.storage.flush import BlockingWork
 from broker.storage.layout import (
+    CLEANER_CHECKPOINT,
     DELETE_DIRECTORY_SUFFIX,
     LOG_START_CHECKPOINT,
     LOG_SUFFIX,
-    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_CHECKPOINT,
     STRAY_DIRECTORY_SUFFIX,
@@ -73,23 +72,25 @@ MEASURE_EVERY_BYTES: Final = 8 * 1024 * 1024
 #: A clean stop with more dirty logs than this syncs the file system instead of every file.
 _MAX_SINGLE_SYNCS: Final = 32
 
-ConfigFor = Callable[[TopicPartition, TopicId | None], TopicConfig]
+ConfigFor = Callable[[TopicPartition], TopicConfig]
 Progress = Callable[[int, int], None]
 
 
-class PartitionSize(NamedTuple):
-    topic_partition: TopicPartition
-    size_in_bytes: int
-
-
 class DirectoryDescription(NamedTuple):
-    """What DescribeLogDirs tells of one directory."""
+    """One directory, the room of its volume (-1: not known), and the logs in it."""
 
     path: str
     is_offline: bool
     total_bytes: int
     usable_bytes: int
-    partitions: list[PartitionSize]
+    partitions: list[Log]
+
+
+class OfflinePartition(NamedTuple):
+    """Recovery refused to open it: why, and when (milliseconds since 1970) it found that out."""
+
+    error: CorruptLogError
+    since_ms: int
 
 
 class RetentionStep(NamedTuple):
@@ -180,7 +181,7 @@ class LogManager:
         self._cache = SegmentCache()
         hot_tails = HotTails(MAX_MAPPED_TAILS if may_map else 0)
         self.logs: dict[TopicPartition, Log] = {}
-        self.offline_partitions: dict[TopicPartition, CorruptLogError] = {}
+        self.offline_partitions: dict[TopicPartition, OfflinePartition] = {}
         self.directories: dict[str, LogDirectory] = {}
         for path in dirs:
             context = StorageContext(
@@ -221,13 +222,20 @@ class LogManager:
             for directory in self._online()
             for name, topic_partition in self._partitions_in(directory)
         ]
-        done = 0
+        remaining, counter = iter(jobs), itertools.count(1)
+
+        def load_remaining() -> None:
+            for job in remaining:  # the iterator gives each job to one thread
+                self._load(job, config_for)
+                done = next(counter)
+                if progress is not None:
+                    progress(done, len(jobs))
+
+        threads = min(max(threads, 1), len(jobs) or 1)
         try:
-            with ThreadPoolExecutor(max(threads, 1), "load-logs") as pool:
-                for _ in pool.map(lambda job: self._load(job, config_for), jobs):
-                    done += 1
-                    if progress is not None:
-                        progress(done, len(jobs))
+            with ThreadPoolExecutor(threads, "load-logs") as pool:
+                for loading in [pool.submit(load_remaining) for _ in range(threads)]:
+                    loading.result()
         except OpeningInterrupted:
             self.close(clean=False)
             raise
@@ -271,7 +279,7 @@ class LogManager:
         )
         self._where[topic_partition] = directory
         try:
-            config = config_for(topic_partition, self._topic_id_in(path))
+            config = config_for(topic_partition)
             log = load_log(directory.context, path, topic_partition, config, rules)
         except CorruptLogError as error:
             _log.error(
@@ -280,7 +288,9 @@ class LogManager:
                 error,
                 topic_partition.topic,
             )
-            self.offline_partitions[topic_partition] = error
+            self.offline_partitions[topic_partition] = OfflinePartition(
+                error, self._clock.wall_ms()
+            )
             return
         except (OSError, StorageError) as error:
             self._take_offline(directory, str(error))
@@ -291,13 +301,8 @@ class LogManager:
                 log.log_end_offset,
             )
         )
+        log.cleaned_offset = directory.cleaned_offsets.get(topic_partition, -1)
         self.logs[topic_partition] = log
-
-    def _topic_id_in(self, path: str) -> TopicId | None:
-        try:
-            return parse_partition_metadata(self._fs.read_bytes(f"{path}/{PARTITION_METADATA}"))
-        except FileNotFoundError:
-            return None
 
     def _take_offline(self, directory: LogDirectory, reason: str) -> None:
         _log.error("log directory %s is offline: %s", directory.path, reason)
@@ -464,6 +469,7 @@ class LogManager:
             RECOVERY_POINT_CHECKPOINT: self._recovery_points(directory, logs),
             LOG_START_CHECKPOINT: self._log_starts(directory, logs),
             REPLICATION_CHECKPOINT: self._high_watermarks(directory, logs),
+            CLEANER_CHECKPOINT: self._cleaned_offsets(directory, logs),
         }
 
     def _logs_in(self, directory: LogDirectory) -> list[Log]:
@@ -489,6 +495,26 @@ class LogManager:
             (log.topic_partition, log.high_watermark) for log in logs if not log.is_deleted
         ]
 
+    def _cleaned_offsets(self, directory: LogDirectory, logs: list[Log]) -> Offsets:
+        return self._kept(directory.cleaned_offsets) + [
+            (log.topic_partition, log.cleaned_offset)
+            for log in logs
+            if log.cleaned_offset >= 0 and not log.is_deleted
+        ]
+
+    def cleaner_work(self, log: Log) -> BlockingWork:
+        """Writes down how far compaction has come, after it has been over ``log``."""
+        directory = self.directories[log.log_dir]
+        logs = self._logs_in(directory)
+        return directory.checkpoint(
+            lambda: {CLEANER_CHECKPOINT: self._cleaned_offsets(directory, logs)}
+        )
+
+    def durable_recovery_point(self, log: Log) -> int:
+        """What a start after a power loss would recover ``log`` from."""
+        directory = self.directories[log.log_dir]
+        return directory.durable_recovery_points.get(log.topic_partition, 0)
+
     def _kept(self, known: dict[TopicPartition, int]) -> Offsets:
         """What the last run knew of partitions that are offline now stays."""
         return [(tp, known[tp]) for tp in self.offline_partitions if tp in known]
@@ -500,6 +526,7 @@ class LogManager:
             {
                 RECOVERY_POINT_CHECKPOINT: self._recovery_points(directory, logs),
                 LOG_START_CHECKPOINT: self._log_starts(directory, logs),
+                CLEANER_CHECKPOINT: self._cleaned_offsets(directory, logs),
             }
         )
 
@@ -592,7 +619,7 @@ class LogManager:
 
     def retention_of(self, log: Log) -> Iterator[RetentionStep]:
         """One log's share. The topic may be deleted between two steps; that ends them."""
-        if log.is_deleted:
+        if log.is_deleted or log.swap is not None:
             return
         now_ms = self._clock.wall_ms()
         log.expire_producers(now_ms)
@@ -654,12 +681,9 @@ class LogManager:
                 with contextlib.suppress(OSError):  # the next tick takes it offline
                     total = self._fs.total_bytes(directory.path)
                     usable = self._fs.free_bytes(directory.path)
-            sizes = [
-                PartitionSize(log.topic_partition, log.size_in_bytes)
-                for log in self._logs_in(directory)
-            ]
+            logs = self._logs_in(directory)
             described.append(
-                DirectoryDescription(directory.path, directory.is_offline, total, usable, sizes)
+                DirectoryDescription(directory.path, directory.is_offline, total, usable, logs)
             )
         return described
 
@@ -699,5 +723,5 @@ class LogManager:
 
 
 def _is_given_up(log: Log) -> bool:
-    """Asked anew after others had their turn."""
-    return log.is_deleted
+    """Asked anew after others had their turn; a swap that has begun meanwhile comes first, too."""
+    return log.is_deleted or log.swap is not None

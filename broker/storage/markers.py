@@ -5,7 +5,8 @@ What is no marker, or makes no sense, ends no transaction; it is stored and serv
 
 from __future__ import annotations
 
-from broker.records.control import TransactionMarker, parse_marker
+from broker.model.transaction_marker import TransactionMarker
+from broker.records.control import parse_marker
 from broker.records.header import Buffer, MalformedBatch
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from struct import Struct, error
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
+from broker.records.crc import crc32c
 
 _VERSION: Final = 1
 _PREFIX: Final = Struct(">hIi")

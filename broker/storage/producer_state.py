@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
-from broker.records.control import TransactionMarker
+from broker.model.transaction_marker import TransactionMarker
 from broker.records.header import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
 from broker.storage.producer_snapshot import SnapshotEntry
 from broker.storage.transaction_index import AbortedTransaction
@@ -95,6 +95,10 @@ class ProducerState:
             return None
         last_sequence = header.last_sequence
         producer_epoch = header.producer_epoch
+        if last_sequence == NO_SEQUENCE:
+            # The group coordinator writes a transaction's offsets without sequences; no client can.
+            self._check_producer_epoch(entry, producer_epoch)
+            return None
         if producer_epoch == entry.producer_epoch:
             for batch in entry.batches:
                 if batch.last_sequence == last_sequence and (

@@ -24,11 +24,10 @@ import logging
 from bisect import bisect_left, bisect_right
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from broker.config.topic_config import TopicConfig
 from broker.model.errors import CorruptLogError, DiskFullError
 from broker.model.ids import TopicId, TopicPartition
+from broker.records.crc import crc32c
 from broker.records.header import (
     CONTROL_FLAG,
     CRC_START,
@@ -36,6 +35,7 @@ from broker.records.header import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
+    NO_TIMESTAMP,
     BatchHeader,
     compute_crc,
     peek_header,
@@ -268,10 +268,16 @@ class _Loader:
             return end
 
         finish, drop = finished_swap(sizes, end_offset)
+        # A power loss may keep any subset of what no sync has parted: what is replaced goes first,
+        # and while a ``.log.swap`` is there nothing under a final name in its range is new.
         for name in sorted(drop):
             self._remove_name(name)
-        for name, swap in sorted(finish.items()):
-            self._fs.rename(f"{self._directory}/{swap}", f"{self._directory}/{name}")
+        self._fs.sync_directory(self._directory)
+        logs = [name for name in finish if name.endswith(LOG_SUFFIX)]
+        for names in (logs, set(finish) - set(logs)):
+            for name in sorted(names):
+                self._fs.rename(f"{self._directory}/{finish[name]}", f"{self._directory}/{name}")
+            self._fs.sync_directory(self._directory)
         self._has_changed_names = True
 
     def _remove_name(self, name: str) -> None:
@@ -497,7 +503,7 @@ class _Loader:
         if header is None or header.last_offset != last_offset:
             return None
         place = BatchPlace(
-            positions[entries - 1], size, header.base_offset, last_offset, header.max_timestamp
+            positions[entries - 1], size, header.base_offset, last_offset, header.newest_timestamp
         )
         time_entries = self._time_entries_up_to(segment, place)
         if time_entries < 0:
@@ -698,7 +704,8 @@ class _SegmentScan:
                 return "a wrong sum", 0
             if leader_epoch > self.last_epoch:
                 self._begin_epoch(leader_epoch, base_offset)
-            note_batch(size, last_offset, max_timestamp)
+            # A batch that compaction has emptied is in no time index: its records are gone.
+            note_batch(size, last_offset, max_timestamp if fields[12] else NO_TIMESTAMP)
             if fields[9] >= 0 and last_offset >= self._producers_from:
                 self._note_producer(BatchHeader._make(fields), block[at : at + size])
             self.next_offset = next_offset = last_offset + 1

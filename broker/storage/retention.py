@@ -18,9 +18,11 @@ _MIN_ROLL_MS: Final = 60_000
 
 
 class RetentionReason(Enum):
-    TIME = "retention.ms"
-    SIZE = "retention.bytes"
-    LOG_START_OFFSET = "log start offset"
+    """Why a segment goes; the values are what the control socket tells."""
+
+    TIME = "time"
+    SIZE = "size"
+    LOG_START_OFFSET = "start_offset"
 
 
 class SegmentFacts(NamedTuple):

@@ -19,6 +19,7 @@ from broker.storage.cold import ColdRead, PagesCold, waiting
 from broker.storage.file_records import BLOCK_BYTES, SCAN_BLOCK_BYTES, BatchPlace, FileRecords
 from broker.storage.filesystem import Buffer, File, FileSystem
 from broker.storage.layout import (
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -86,6 +87,7 @@ class Segment:
         "_bytes_since_entry",
         "_cache",
         "_fs",
+        "_log_suffix",
         "_max_index_bytes",
         "_newest_time",
         "_offset_index",
@@ -132,6 +134,8 @@ class Segment:
         self.created_ms = changed_ms
         #: Ends all file names; ``.deleted`` once the segment left its log.
         self.suffix = ""
+        #: Of the ``.log`` alone, which is renamed first.
+        self._log_suffix = ""
         self.is_active = False
         #: An index takes no more entries: roll. Known of the active segment only.
         self.is_index_full = False
@@ -159,7 +163,12 @@ class Segment:
     # Files -----------------------------------------------------------------------------------
 
     def path(self, suffix: str) -> str:
-        return f"{self.directory}/{segment_file_name(self.base_offset, suffix)}{self.suffix}"
+        ending = self._log_suffix if suffix == LOG_SUFFIX else self.suffix
+        return f"{self.directory}/{segment_file_name(self.base_offset, suffix)}{ending}"
+
+    def set_suffix(self, suffix: str) -> None:
+        """Its files have this ending already, or will be made with it."""
+        self.suffix = self._log_suffix = suffix
 
     def create_files(self) -> None:
         """A new active segment: its log at once, the indexes with their first entries."""
@@ -285,9 +294,20 @@ class Segment:
 
     def rename_files(self, fs: FileSystem, suffix: str) -> None:
         """Give all files another ending; the log first, because it alone makes a segment."""
-        sources = [self.path(kind) for kind in SEGMENT_SUFFIXES]
+        self.rename_log(fs, suffix)
+        self.rename_indexes(fs, suffix)
+
+    def rename_log(self, fs: FileSystem, suffix: str) -> None:
+        source = self.path(LOG_SUFFIX)
+        self._log_suffix = suffix
+        if fs.exists(source):
+            fs.rename(source, self.path(LOG_SUFFIX))
+        self._set_paths()
+
+    def rename_indexes(self, fs: FileSystem, suffix: str) -> None:
+        sources = [self.path(kind) for kind in INDEX_SUFFIXES]
         self.suffix = suffix
-        for source, kind in zip(sources, SEGMENT_SUFFIXES, strict=True):
+        for source, kind in zip(sources, INDEX_SUFFIXES, strict=True):
             if fs.exists(source):
                 fs.rename(source, self.path(kind))
         self._set_paths()
@@ -525,7 +545,7 @@ class Segment:
             max_index_bytes=self._max_index_bytes,
             index_interval_bytes=self.index_interval_bytes,
         )
-        twin.suffix = self.suffix
+        twin.suffix, twin._log_suffix = self.suffix, self._log_suffix
         offsets = twin._offset_index = self._index_aside(OffsetIndex, OFFSET_INDEX_SUFFIX)
         times = twin._time_index = self._index_aside(TimeIndex, TIME_INDEX_SUFFIX)
         twin.rebuild_indexes()

@@ -71,6 +71,12 @@ class Segments:
         self._segments = [segment for segment in self._segments if segment not in gone]
         self.recount()
 
+    def replace(self, old: list[Segment], new: list[Segment]) -> None:
+        """``new`` take the place of ``old``, which are neighbours."""
+        slot = self._segments.index(old[0])
+        self._segments[slot : slot + len(old)] = new
+        self.recount()
+
     def replace_all(self, segments: list[Segment]) -> None:
         self._segments = segments
         self.recount()

@@ -24,6 +24,8 @@ from broker.storage.filesystem import File, FileSystem
 PENDING_ENTRIES: Final = 64
 #: Newest entries kept in memory for readers at the tail, at most twice this many.
 TAIL_ENTRIES: Final = 256
+#: A search in the file ends by reading so much at once: each look gives the GIL away and takes it back.
+BLOCK_BYTES: Final = 1024
 
 
 class SparseIndex:
@@ -165,13 +167,15 @@ class SparseIndex:
         if not high:
             return -1
         file, entry, size = self.file, self.ENTRY, self.ENTRY.size
-        while low < high:
+        while (high - low) * size > BLOCK_BYTES:
             middle = (low + high) // 2
             if entry.unpack(peek(file, size, middle * size))[column] <= wanted:
                 low = middle + 1
             else:
                 high = middle
-        return low - 1
+        block = peek(file, (high - low) * size, low * size)
+        column_of_slot = [pair[column] for pair in entry.iter_unpack(block)]
+        return low + bisect_right(column_of_slot, wanted) - 1
 
     def keep(self, count: int) -> None:
         """Drop every entry behind the first ``count``."""

@@ -3,7 +3,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -27,11 +26,11 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     sys.meta_path[:] = before
 
 
-def write_build(directory: Path, digest: str, shared: bytes | None) -> None:
+def write_build(directory: Path, digest: str, shared: bytes | None, stamp: int = -1) -> None:
     """A manifest, and a shared library made of these bytes."""
     file = "made_up__mypyc.so"
-    manifest = compiled.Manifest(digest, "made_up__mypyc", {"made_up__mypyc": file})
-    (directory / compiled.MANIFEST).write_text(json.dumps(asdict(manifest)))
+    manifest = compiled.Manifest(digest, stamp, "made_up__mypyc", {"made_up__mypyc": file})
+    (directory / compiled.MANIFEST).write_text(json.dumps(manifest._asdict()))
     if shared is not None:
         (directory / file).write_bytes(shared)
 
@@ -50,6 +49,14 @@ def test_a_build_of_other_sources_is_set_aside(directory: Path) -> None:
     assert compiled.install() == "built from other sources"
     assert not compiled.is_current()
     assert finders() == []
+
+
+def test_sources_that_look_the_same_are_not_read(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_build(directory, "unread", b"", compiled.source_stamp())
+    monkeypatch.setattr(compiled, "source_digest", None)
+    assert compiled.is_current()
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no library"])
@@ -77,7 +84,7 @@ def test_the_digest_changes_with_any_source(
 ) -> None:
     monkeypatch.setattr(compiled, "_BROKER", tmp_path)
     (tmp_path / "storage").mkdir()
-    seen = set()
+    seen, stamps = set(), set()
     for name, text in [
         ("a.py", "x = 1"),
         ("a.py", "x = 2"),
@@ -85,10 +92,13 @@ def test_the_digest_changes_with_any_source(
         ("storage/b.py", "x = 1"),
     ]:
         (tmp_path / name).write_text(text)
+        os.utime(tmp_path / name, (1_000_000_000 + len(seen),) * 2)
         seen.add(compiled.source_digest())
-    assert len(seen) == 4
+        stamps.add(compiled.source_stamp())
+    assert len(seen) == len(stamps) == 4
     os.rename(tmp_path / "a.py", tmp_path / "c.py")
     assert compiled.source_digest() not in seen
+    assert compiled.source_stamp() not in stamps
 
 
 def test_every_hot_module_is_there() -> None:

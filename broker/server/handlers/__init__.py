@@ -35,6 +35,7 @@ from broker.server.handlers import (
     producers,
     sasl,
     topics,
+    transactions,
 )
 
 HotHandler = Callable[..., Any]
@@ -72,6 +73,11 @@ HANDLERS: Final[dict[int, Handler]] = {
     ApiKey.DELETE_RECORDS: delete_records.handle,
     ApiKey.INIT_PRODUCER_ID: producers.handle_init,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: leader_epochs.handle,
+    ApiKey.ADD_PARTITIONS_TO_TXN: transactions.handle_add_partitions,
+    ApiKey.ADD_OFFSETS_TO_TXN: transactions.handle_add_offsets,
+    ApiKey.END_TXN: transactions.handle_end,
+    ApiKey.WRITE_TXN_MARKERS: transactions.handle_write_markers,
+    ApiKey.TXN_OFFSET_COMMIT: offsets.handle_commit_in_transaction,
     ApiKey.DESCRIBE_CONFIGS: configs.handle_describe,
     ApiKey.ALTER_CONFIGS: configs.handle_alter,
     ApiKey.DESCRIBE_LOG_DIRS: log_dirs.handle,
@@ -81,6 +87,8 @@ HANDLERS: Final[dict[int, Handler]] = {
     ApiKey.OFFSET_DELETE: offsets.handle_delete,
     ApiKey.DESCRIBE_CLUSTER: cluster.handle_describe,
     ApiKey.DESCRIBE_PRODUCERS: producers.handle_describe,
+    ApiKey.DESCRIBE_TRANSACTIONS: transactions.handle_describe,
+    ApiKey.LIST_TRANSACTIONS: transactions.handle_list,
     ApiKey.LIST_CONFIG_RESOURCES: configs.handle_list_resources,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: cluster.handle_describe_topic_partitions,
 }

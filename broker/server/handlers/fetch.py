@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.model.error_code import ErrorCode
 from broker.model.errors import CorruptLogError, KafkaError, NoDescriptorError, StorageError
+from broker.model.file_region import FileRegion
 from broker.protocol.hot.fetch import (
     FetchPartitionResult,
     FetchRequest,
@@ -279,6 +280,7 @@ class _FetchOperation:
         if region is not None:
             result.records = region
             self._size += region.length
+            result.record_count = found.next_offset - max(entry.fetch_offset, found.base_offset)
             if found.next_offset < end_offset:
                 self._has_more = True
         return result
@@ -415,6 +417,7 @@ class _FetchOperation:
                 last_key = entry.topic
                 topics.append((entry.topic, []))
             topics[-1][1].append(result)
+            self._count(entry, result)
             entry.told(result)
         if session is not None:
             session.rotate(
@@ -426,6 +429,18 @@ class _FetchOperation:
             )
         session_id = session.id if session is not None else INVALID_SESSION_ID
         return encode_response(self._version, self._correlation_id, 0, 0, session_id, topics, [])
+
+    def _count(self, entry: SessionPartition, result: FetchPartitionResult) -> None:
+        replica = entry.replica
+        has_failed = result.error_code != 0
+        if replica is not None:
+            records = result.records
+            size = records.length if isinstance(records, FileRegion) else 0
+            replica.traffic.on_fetched(size, result.record_count, has_failed)
+            return
+        total = self._broker.replicas.traffic
+        total.fetch_requests += 1
+        total.failed_fetch_requests += 1
 
 
 def _pull_all(reads: list[ColdRead]) -> list[OSError | None]:

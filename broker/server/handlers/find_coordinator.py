@@ -1,13 +1,13 @@
 """FindCoordinator (key 10), versions 0-6.
 
-Behaviour: this broker coordinates every group. The first one who asks makes ``__consumer_offsets``,
-and is answered when it is there (Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile, clients ask
+Behaviour: this broker coordinates every group and every transaction. The first one who asks makes
+``__consumer_offsets``, or ``__transaction_state``, and is answered when it is there (Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile, clients ask
 again). librdkafka takes the presence of this API for the sign that a broker knows LZ4 batches.
 
 Per version: 0 groups only; 1+ a type of key; 4+ several keys (KIP-699); 6+ share groups (KIP-932).
 
-Left out: transactions and share groups have no coordinator yet. Both are told
-COORDINATOR_NOT_AVAILABLE, which clients understand and retry.
+Left out: share groups have no coordinator. They are told COORDINATOR_NOT_AVAILABLE, which clients
+understand and retry.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHARE_FROM: Final = 6
 GROUP: Final = 0
 TRANSACTION: Final = 1
 SHARE: Final = 2
-NO_COORDINATOR: Final = "This broker has no coordinator of transactions or share groups."
+NO_COORDINATOR: Final = "This broker has no coordinator of share groups."
 
 
 async def handle(broker: Broker, context: RequestContext, request: Any) -> object:
@@ -63,10 +63,11 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> objec
 
 
 async def _find(broker: Broker, context: RequestContext, key_type: int) -> tuple[ErrorCode, str]:
-    if key_type == GROUP:
-        if await broker.coordination.ensure_topic():
+    if key_type in (GROUP, TRANSACTION):
+        host = broker.coordination if key_type == GROUP else broker.transactions
+        if await host.ensure_topic():
             return ErrorCode.NONE, "NONE"
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available."
-    if key_type == TRANSACTION or (key_type == SHARE and context.api_version >= SHARE_FROM):
+    if key_type == SHARE and context.api_version >= SHARE_FROM:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_COORDINATOR
     return ErrorCode.INVALID_REQUEST, ""

@@ -69,7 +69,7 @@ async def handle_describe(broker: Broker, context: RequestContext, request: Any)
             group.error is ErrorCode.GROUP_ID_NOT_FOUND
             and context.api_version < MISSING_GROUPS_FROM
         ):
-            group.error = ErrorCode.NONE
+            group = group._replace(error=ErrorCode.NONE)
         is_told = with_operations and group.error is ErrorCode.NONE
         members = (
             types.DescribedGroupMember(

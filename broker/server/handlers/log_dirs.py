@@ -40,12 +40,13 @@ async def _describe(
 ) -> object:
     turn = Turn()
     by_topic: defaultdict[str, EncodedItems] = defaultdict(EncodedItems)
-    for topic_partition, size in directory.partitions:
+    for log in directory.partitions:
+        topic_partition = log.topic_partition
         if wanted is None or topic_partition in wanted:
             by_topic[topic_partition.topic].add(
                 types.DescribeLogDirsPartition(
                     partition_index=topic_partition.partition,
-                    partition_size=size,
+                    partition_size=log.size_in_bytes,
                     offset_lag=0,
                     is_future_key=False,
                 )
@@ -54,7 +55,7 @@ async def _describe(
             await turn.pass_on()
     topics = (
         types.DescribeLogDirsTopic(name=name, partitions=partitions)
-        for name, partitions in sorted(by_topic.items())
+        for name, partitions in by_topic.items()
     )
     return types.DescribeLogDirsResult(
         error_code=ErrorCode.KAFKA_STORAGE_ERROR if directory.is_offline else ErrorCode.NONE,

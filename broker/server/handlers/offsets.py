@@ -1,4 +1,5 @@
-"""OffsetCommit (key 8), versions 2-10; OffsetFetch (9), 1-10; OffsetDelete (47), version 0.
+"""OffsetCommit (key 8), versions 2-10; OffsetFetch (9), 1-10; TxnOffsetCommit (28), 0-4; OffsetDelete
+(47), version 0.
 
 Behaviour: partitions that do not exist are refused one by one (UNKNOWN_TOPIC_OR_PARTITION, or
 UNKNOWN_TOPIC_ID where topics are named by id); the others share the verdict on the group and the
@@ -8,7 +9,11 @@ no error (G53).
 Per version: OffsetCommit 2-4 carry a retention time (negative: the broker's own), 6+ a leader epoch,
 7+ static members, 9+ tell GROUP_ID_NOT_FOUND, 10 topics by id. OffsetFetch 1 has its error on each
 partition only, 2+ on top, and no topics means all of them; 7+ may insist on stable offsets; 8+ asks for
-several groups; 10 topics by id.
+several groups; 10 topics by id. TxnOffsetCommit 2+ carries leader epochs, 3+ names the member, 4+ tells
+TRANSACTION_ABORTABLE.
+
+TxnOffsetCommit is only accepted for a group that was added to the transaction. From version 5 on it adds
+the group itself, which needs ``transaction.version`` 2 (KIP-890): not served.
 """
 
 from __future__ import annotations
@@ -24,8 +29,12 @@ from broker.coordinator.group.requests import (
     FetchedOffset,
     FetchedTopic,
 )
+from broker.coordinator.result import Producer
+from broker.coordinator.transaction.requests import ProducerOfTransaction
 from broker.model.error_code import ErrorCode
-from broker.model.ids import ZERO_TOPIC_ID
+from broker.model.errors import KafkaError
+from broker.model.ids import ZERO_TOPIC_ID, TopicPartition
+from broker.model.internal_topics import CONSUMER_OFFSETS
 from broker.protocol.codec import EncodedItems
 from broker.protocol.schema import response_types
 from broker.server.answering import answered
@@ -41,6 +50,9 @@ TOPIC_ID_FROM: Final = 10
 MISSING_GROUPS_FROM: Final = 9
 ERROR_ON_TOP_FROM: Final = 2
 GROUPS_FROM: Final = 8
+#: Of TxnOffsetCommit.
+KNOWS_LOADING_FROM: Final = 2
+ABORTABLE_FROM: Final = 4
 MILLISECOND: Final = timedelta(milliseconds=1)
 
 
@@ -50,7 +62,8 @@ MILLISECOND: Final = timedelta(milliseconds=1)
 def handle_commit(
     broker: Broker, context: RequestContext, request: Any
 ) -> object | Coroutine[Any, Any, object]:
-    answer = _CommitAnswer(broker, context, request)
+    has_ids = context.api_version >= TOPIC_ID_FROM
+    answer = _CommitAnswer(broker, context, request, "OffsetCommit", has_ids)
     if not answer.accepted:
         return answer.build((ErrorCode.NONE, ()))
     asked = CommitRequest(
@@ -80,11 +93,14 @@ def _retention_ms(request: Any) -> int | None:
 
 class _CommitAnswer:
     """Which partitions go to the coordinator, and the answer in Kafka's order: topics with refused
-    partitions first, and in each topic those first."""
+    partitions first, and in each topic those first. ``api`` is OffsetCommit or TxnOffsetCommit."""
 
-    def __init__(self, broker: Broker, context: RequestContext, request: Any) -> None:
+    def __init__(
+        self, broker: Broker, context: RequestContext, request: Any, api: str, has_ids: bool
+    ) -> None:
         self._types = response_types(context.api_key, context.api_version)
-        self._has_ids = context.api_version >= TOPIC_ID_FROM
+        self._api = api
+        self._has_ids = has_ids
         self.accepted: list[CommittedPartition] = []
         #: Topic's key in the request to its refused and to its accepted partitions.
         self._refused: dict[object, list[tuple[int, ErrorCode]]] = {}
@@ -130,7 +146,7 @@ class _CommitAnswer:
             key: [(index, next(left)) for index in indexes]
             for key, indexes in self._accepted.items()
         }
-        return self._types.OffsetCommitResponse(
+        return getattr(self._types, f"{self._api}Response")(
             throttle_time=0,
             topics=[
                 self._topic(key, self._refused.get(key, []) + verdicts.get(key, []))
@@ -139,14 +155,64 @@ class _CommitAnswer:
         )
 
     def _topic(self, key: object, partitions: list[tuple[int, ErrorCode]]) -> object:
-        types = self._types
-        return types.OffsetCommitResponseTopic(
+        new_topic = getattr(self._types, f"{self._api}ResponseTopic")
+        new_partition = getattr(self._types, f"{self._api}ResponsePartition")
+        return new_topic(
             **{"topic_id" if self._has_ids else "name": key},
             partitions=[
-                types.OffsetCommitResponsePartition(partition_index=index, error_code=code)
-                for index, code in partitions
+                new_partition(partition_index=index, error_code=code) for index, code in partitions
             ],
         )
+
+
+# --- TxnOffsetCommit --------------------------------------------------------------------------
+
+
+def handle_commit_in_transaction(
+    broker: Broker, context: RequestContext, request: Any
+) -> object | Coroutine[Any, Any, object]:
+    version = context.api_version
+    answer = _CommitAnswer(broker, context, request, "TxnOffsetCommit", has_ids=False)
+    if not answer.accepted:
+        return answer.build((ErrorCode.NONE, ()))
+
+    def build(told: tuple[ErrorCode, Sequence[ErrorCode]]) -> object:
+        return answer.build((_understood(told[0], version), told[1]))
+
+    groups = broker.coordination.groups
+    group_id = request.group_id
+    producer = Producer(request.producer_id, request.producer_epoch)
+    try:
+        broker.transactions.check_partition(
+            ProducerOfTransaction(request.transactional_id, *producer),
+            TopicPartition(CONSUMER_OFFSETS, groups.index_of(group_id)),
+        )
+    except KafkaError as error:
+        return build((error.code, ()))
+    asked = CommitRequest(
+        group_id=group_id,
+        member_id=getattr(request, "member_id", ""),
+        group_instance_id=getattr(request, "group_instance_id", None),
+        generation_id=getattr(request, "generation_id", -1),
+        retention_ms=None,
+        partitions=answer.accepted,
+        knows_missing_groups=False,
+    )
+    return answered(
+        broker.loop,
+        lambda done: groups.commit_in_transaction(asked, producer, lambda *told: done(told)),
+        build,
+    )
+
+
+def _understood(code: ErrorCode, version: int) -> ErrorCode:
+    """Of TxnOffsetCommit's clients: the oldest stumble over a coordinator that is loading
+    (KAFKA-7296), and the word for a group that was not added is new in 4."""
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < KNOWS_LOADING_FROM:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
 
 
 # --- OffsetFetch ------------------------------------------------------------------------------

@@ -10,8 +10,13 @@ advertised but refused by the dispatcher (KIP-896).
 
 A request with many batches is appended in several turns of the loop.
 
-Left out: transactional batches are refused with INVALID_TXN_STATE until there is a transaction
-coordinator, so that nobody can pin the last stable offset.
+A transactional batch is appended when the transaction coordinator knows that its partition was added,
+so that nobody can pin the last stable offset (KIP-890). Else 11+ is told TRANSACTION_ABORTABLE, older
+ones INVALID_TXN_STATE; a coordinator that is not ready is told as NOT_ENOUGH_REPLICAS, which every
+producer retries.
+
+Left out: from version 12 on a batch adds its partition itself under ``transaction.version`` 2, which is
+not offered; clients then add it beforehand.
 
 Hot path: runs once per request, ``_append`` once per batch; the common answer (one partition, no
 error, nothing to wait for) allocates one tuple and two lists.
@@ -36,6 +41,7 @@ from broker.server.tasks import Turn
 if TYPE_CHECKING:
     from broker.model.ids import TopicId
     from broker.protocol.request import RequestHeader
+    from broker.records.header import BatchHeader
     from broker.replication.partition import Partition
     from broker.replication.replica_manager import AppendOutcome
     from broker.server.app import Broker
@@ -55,6 +61,16 @@ BATCHES_AT_ONCE: Final = 64
 PARTITIONS_DECODED_AT_ONCE: Final = 4000
 #: Internal topics are written by this client alone, as in Kafka (and by the broker itself).
 ADMIN_CLIENT_ID: Final = "__admin_client"
+KNOWS_ABORTABLE_FROM: Final = 11
+#: What a transaction coordinator says that is to be asked again.
+_NOT_NOW: Final = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
 _VALID_ACKS: Final = (ACKS_ALL, 0, 1)
 
 
@@ -125,8 +141,6 @@ class _ProduceOperation:
         refusal = None
         if request.acks not in _VALID_ACKS:
             refusal = ErrorCode.INVALID_REQUIRED_ACKS
-        elif request.transactional_id is not None:
-            refusal = ErrorCode.INVALID_TXN_STATE
         self._refusal = refusal
         count = 0
         for key, partitions in request.topics:
@@ -185,6 +199,7 @@ class _ProduceOperation:
         broker = self._broker
         try:
             partition = broker.replicas.find(key, index)
+            partition.traffic.on_produced()
             if self.request.acks == ACKS_ALL and partition.log.config.min_insync_replicas > 1:
                 raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)  # the leader is all there is
             if partition.is_internal and not self._may_write_internal:
@@ -197,12 +212,16 @@ class _ProduceOperation:
                     ErrorCode.INVALID_RECORD, "exactly one batch is needed, got none"
                 )
             batch_header = check_header(records, partition.rules, now_ms, self._api_version)
+            check = None
             if batch_header.attributes & TRANSACTIONAL_FLAG:
-                raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+                check = partial(self._check_transaction, partition, batch_header)
+                check()
             info = broker.replicas.append(partition, records, batch_header, now_ms)
         except InvalidBatch as error:
+            self._count_failure(key)
             return _refused(index, error)
         except KafkaError as error:
+            self._count_failure(key)
             return _failed(index, error.code, error.message)
         if info is not None:
             return self._appended(partition, info, results, len(results), index)
@@ -210,8 +229,17 @@ class _ProduceOperation:
         size = len(records)
         broker.receive_budget.charge(size)  # for the copy that waits
         done = partial(self._on_appended, partition, results, len(results), index, size)
-        broker.replicas.append_later(partition, records, batch_header, now_ms, done)
+        broker.replicas.append_later(partition, records, batch_header, now_ms, done, check)
         return _failed(index, ErrorCode.UNKNOWN_SERVER_ERROR, None)  # replaced by _on_appended
+
+    def _check_transaction(self, partition: Partition, header: BatchHeader) -> None:
+        transactional_id = self.request.transactional_id
+        if transactional_id is None:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        try:
+            self._broker.transactions.check_batch(transactional_id, partition, header)
+        except KafkaError as error:
+            raise KafkaError(_verdict(error.code, self._api_version), error.message) from None
 
     def _appended(
         self,
@@ -233,6 +261,15 @@ class _ProduceOperation:
             None,
         )
 
+    def _count_failure(self, key: str | TopicId) -> None:
+        traffic = self._broker.replicas.traffic_of(key)
+        if traffic is not None:
+            traffic.on_produce_failed()
+        else:
+            total = self._broker.replicas.traffic
+            total.produce_requests += 1
+            total.failed_produce_requests += 1
+
     def _on_appended(
         self,
         partition: Partition,
@@ -243,6 +280,8 @@ class _ProduceOperation:
         outcome: AppendOutcome,
     ) -> None:
         self._broker.receive_budget.release(size)
+        if isinstance(outcome, Exception):
+            partition.traffic.on_produce_failed()
         if isinstance(outcome, InvalidBatch):
             results[position] = _refused(index, outcome)
         elif isinstance(outcome, KafkaError):
@@ -306,6 +345,15 @@ class _ProduceOperation:
 
     def encode(self) -> bytes:
         return encode_response(self._api_version, self._correlation_id, self.results, 0)
+
+
+def _verdict(code: ErrorCode, version: int) -> ErrorCode:
+    """What the transaction coordinator said, in words that producers retry, or not."""
+    if code in _NOT_NOW:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
 
 
 def _failed(index: int, code: ErrorCode, message: str | None) -> PartitionResult:

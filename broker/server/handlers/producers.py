@@ -1,46 +1,64 @@
 """InitProducerId (key 22), versions 0-5; DescribeProducers (key 61), version 0.
 
 InitProducerId hands out a new id from blocks of 1,000 that the controller stored before (a plain
-idempotent producer that asks again gets another one, as in Kafka). With a transactional id the answer is a fatal TRANSACTIONAL_ID_AUTHORIZATION_FAILED, since there is no transaction
-coordinator yet: clients stop at once instead of asking again.
+idempotent producer that asks again gets another one, as in Kafka). With a transactional id it is the
+transaction coordinator's: the id stays, its epoch rises. From version 3 on a producer may name what it
+has, and goes on under it (KIP-360); before version 4 clients know INVALID_PRODUCER_EPOCH instead of
+PRODUCER_FENCED.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.coordinator.transaction.requests import InitAnswer, InitRequest
+from broker.coordinator.transaction.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.protocol.codec import EncodedItems
 from broker.protocol.schema import response_types
 from broker.server.encoding import encoded
-from broker.server.tasks import Turn
+from broker.server.tasks import Turn, called_back
 
 if TYPE_CHECKING:
     from broker.server.app import Broker
     from broker.server.context import RequestContext
 
-NO_PRODUCER_ID: Final = -1
+PRODUCER_FENCED_FROM: Final = 4
+MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 async def handle_init(broker: Broker, context: RequestContext, request: Any) -> object:
     types = response_types(context.api_key, context.api_version)
-    code, producer_id, producer_epoch = ErrorCode.NONE, NO_PRODUCER_ID, -1
-    try:
-        producer_id, producer_epoch = await _assign(broker, request)
-    except KafkaError as error:
-        code = error.code
+    named = InitRequest(
+        request.transactional_id,
+        request.transaction_timeout // MILLISECOND,
+        getattr(request, "producer_id", NO_PRODUCER_ID),
+        getattr(request, "producer_epoch", NO_PRODUCER_EPOCH),
+    )
+    if (named.producer_id == NO_PRODUCER_ID) != (named.producer_epoch == NO_PRODUCER_EPOCH):
+        answer = InitAnswer(ErrorCode.INVALID_REQUEST)
+    elif request.transactional_id is None:
+        answer = await _assign(broker)
+    else:
+        answer = await called_back(broker.transactions.coordinator.init, named)
+    code = answer.error
+    if code is ErrorCode.PRODUCER_FENCED and context.api_version < PRODUCER_FENCED_FROM:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
     return types.InitProducerIdResponse(
-        throttle_time=0, error_code=code, producer_id=producer_id, producer_epoch=producer_epoch
+        throttle_time=0,
+        error_code=code,
+        producer_id=answer.producer_id,
+        producer_epoch=answer.producer_epoch,
     )
 
 
-async def _assign(broker: Broker, request: Any) -> tuple[int, int]:
-    if request.transactional_id is not None:
-        if not request.transactional_id:
-            raise KafkaError(ErrorCode.INVALID_REQUEST)
-        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    return await broker.producer_ids.next(), 0
+async def _assign(broker: Broker) -> InitAnswer:
+    try:
+        return InitAnswer(ErrorCode.NONE, await broker.producer_ids.next(), 0)
+    except KafkaError as error:
+        return InitAnswer(error.code)
 
 
 async def handle_describe(broker: Broker, context: RequestContext, request: Any) -> object:

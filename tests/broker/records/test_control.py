@@ -6,8 +6,9 @@ import struct
 
 import pytest
 
+from broker.model.transaction_marker import TransactionMarker
 from broker.records.builder import build_batch
-from broker.records.control import TransactionMarker, build_marker, parse_marker
+from broker.records.control import build_marker, parse_marker
 from broker.records.header import MalformedBatch, peek_header
 from broker.records.record import Record
 from tests.broker.records.test_batch import golden

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.model.transaction_marker import TransactionMarker
 from broker.records.builder import build_batch
 from broker.records.compression import Codec
-from broker.records.control import TransactionMarker, build_marker
+from broker.records.control import build_marker
 from broker.records.header import peek_header, stamp
 from broker.records.record import Record
 from broker.records.validation import ProduceRules, check_header, walk

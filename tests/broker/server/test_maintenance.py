@@ -49,6 +49,8 @@ class MaintainedWorld(World):
             listeners=[],
             config=SimpleNamespace(
                 log_retention_check_interval_ms=300_000,
+                retention_scheduled=False,
+                log_cleaner_enable=False,
                 producer_id_expiration_check_interval_ms=600_000,
                 log_flush_offset_checkpoint_interval_ms=60_000,
                 replica_high_watermark_checkpoint_interval_ms=5_000,
@@ -56,9 +58,10 @@ class MaintainedWorld(World):
             tasks=SimpleNamespace(spawn=self.spawn),
             dispatcher=SimpleNamespace(request_counts={}),
             coordination=SimpleNamespace(tick=lambda now_ms: None),
+            transactions=SimpleNamespace(tick=lambda now_ms: None),
             image=SimpleNamespace(version=0),
         )
-        self.maintenance = Maintenance(self.broker)
+        self.maintenance = self.broker.maintenance = Maintenance(self.broker)
         self.spawned: list[str] = []
 
     def spawn(self, coroutine: Any, name: str) -> None:
@@ -81,7 +84,8 @@ class MaintainedWorld(World):
 
     async def retain(self) -> set[str]:
         """Partitions of which something was deleted."""
-        return {each["partition"] for each in await self.maintenance.run_retention()}
+        results = await self.maintenance.retention.run(None)
+        return {f"{each.topic}-{each.partition}" for each in results}
 
 
 def faulty() -> FullableFileSystem:
@@ -175,6 +179,68 @@ async def test_retention_runs_at_once_when_room_gets_short_and_often_while_it_is
         world.maintenance._on_tick()
         assert world.spawned.count("retention") == 1 + second // 10
     world.maintenance.stop()
+
+
+@on_loop
+async def test_a_rehearsal_tells_what_would_go_and_changes_nothing() -> None:
+    world = MaintainedWorld(["/a"], faulty())
+    partition = world.old_topic("orders", 1)
+    world.old_topic("other", 2)
+    retention = world.maintenance.retention
+    start = partition.log.log_start_offset
+    told = await retention.rehearse({"orders"})
+    assert [(each.topic, each.reason.value, each.segments) for each in told] == [
+        ("orders", "time", 4)
+    ]
+    assert told[0].log_start_offset == partition.log.log_end_offset
+    assert (partition.log.log_start_offset, retention.last_run_ms) == (start, 0)
+    assert await retention.run({"orders"}) == told
+    assert retention.deleted_segments == 4
+    assert retention.last_run_ms == 0, "a run over one topic says nothing of the others"
+    assert {each.topic for each in await retention.run(None)} == {"other"}
+    assert retention.last_run_by == "request"
+
+
+@on_loop
+async def test_retention_steps_in_for_a_scheduler_that_is_silent() -> None:
+    world = MaintainedWorld(["/a"], faulty())
+    world.broker.config.retention_scheduled = True
+    maintenance = world.maintenance
+    maintenance.start()
+
+    def runs_within(seconds: int) -> int:
+        before = world.spawned.count("retention")
+        for _ in range(seconds):
+            world.scheduler.now_ms += 1000
+            maintenance._on_tick()
+        return world.spawned.count("retention") - before
+
+    assert runs_within(119) == 0
+    assert not maintenance.retention.is_scheduler_silent
+    assert runs_within(1) == 1
+    assert maintenance.retention.is_scheduler_silent
+    assert runs_within(120) == 2, "and goes on, every minute"
+    await maintenance.retention.run({"orders"})
+    assert maintenance.retention.is_scheduler_silent, "one topic is not all"
+    await maintenance.retention.run(None)
+    assert not maintenance.retention.is_scheduler_silent
+    assert runs_within(119) == 0
+    maintenance.stop()
+
+
+@on_loop
+async def test_what_went_unasked_is_told_to_whoever_asks_later() -> None:
+    world = MaintainedWorld(["/a"], faulty())
+    world.old_topic("orders", 1)
+    retention = world.maintenance.retention
+    await retention._run_unasked("timer")
+    await retention._run_unasked("timer")
+    (run,) = retention.unasked
+    assert (run["number"], run["by"], run["segments"]) == (1, "timer", 4)
+    assert [(each["topic"], each["reason"]) for each in run["results"]] == [("orders", "time")]
+    await retention.run(None)
+    assert len(retention.unasked) == 1, "what was asked for is told to whoever asked"
+    assert retention.unasked.maxlen == 60
 
 
 @on_loop

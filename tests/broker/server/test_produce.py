@@ -22,7 +22,8 @@ from tests.support.faulty_filesystem import FaultyFileSystem, disk_full, io_erro
 pytestmark = pytest.mark.interpreted  # with doubles of the connection or the dispatcher
 
 UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR = 3, 7, 56
-INVALID_RECORD, INVALID_REQUIRED_ACKS, INVALID_TXN_STATE = 87, 21, 48
+INVALID_RECORD, INVALID_REQUIRED_ACKS = 87, 21
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
 NOT_ENOUGH_REPLICAS = 19
 
 
@@ -94,7 +95,6 @@ def test_each_partition_has_its_own_verdict(world: HandlerWorld) -> None:
     [
         ({"acks": 2}, INVALID_REQUIRED_ACKS),
         ({"acks": -2}, INVALID_REQUIRED_ACKS),
-        ({"transactional_id": "t"}, INVALID_TXN_STATE),
     ],
 )
 def test_what_no_partition_may_take(
@@ -105,10 +105,11 @@ def test_what_no_partition_may_take(
     assert partition.log.log_end_offset == 0
 
 
-def test_a_transactional_batch_is_refused(world: HandlerWorld) -> None:
+def test_a_transactional_batch_names_its_transaction(world: HandlerWorld) -> None:
     partition = world.host()
     data = batch(producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
-    assert results(produce(world, (0, data))) == [(0, INVALID_TXN_STATE, -1)]
+    refused = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert results(produce(world, (0, data))) == [(0, refused, -1)]
     assert partition.last_stable_offset == 0
     assert partition.log.log_end_offset == 0
 

@@ -11,9 +11,12 @@ import pytest
 
 from broker.model.file_region import FileRegion
 from broker.server.send_queue import (
+    COLD_BYTES,
+    DISTRUST_BYTES,
     JOIN_BYTES,
     PIECE_BYTES,
     TURN_BYTES,
+    ColdSend,
     SendQueue,
     SendStatus,
     StaleRegionError,
@@ -87,9 +90,6 @@ class FileUnderTest:
     def is_resident(self, position: int, length: int) -> bool:
         self.asked.append((position, length))
         return position not in self.cold
-
-    def pull(self, position: int, length: int) -> None:
-        raise AssertionError("not the queue's business")
 
     def region(self, position: int, length: int) -> FileRegion:
         return FileRegion(self, self.generation, position, length)
@@ -190,40 +190,140 @@ def test_each_piece_is_looked_at_before_it_is_sent(pair: Pair, file: FileUnderTe
     assert file.asked[0] == (7, PIECE_BYTES)
 
 
-def test_a_cold_piece_is_named_and_sent_after_it_was_pulled(
-    pair: Pair, file: FileUnderTest
-) -> None:
+def sent_by_a_thread(pair: Pair) -> ColdSend:
+    cold = pair.queue.cold
+    assert cold is not None
+    cold.run()
+    pair.queue.cold_sent()
+    return cold
+
+
+def test_a_cold_piece_is_sent_by_a_thread(pair: Pair, file: FileUnderTest) -> None:
     file.cold = {0}
     pair.queue.push(b"head")
     pair.queue.push(file.region(0, 1000))
     assert pair.queue.flush() is COLD
-    named = pair.queue.cold
-    assert named is not None
-    assert (named.position, named.length) == (0, 1000)
     pair.receive()
     assert pair.received == b"head"
-    pair.queue.pulled()
-    assert pair.queue.flush() is DRAINED  # though it never shows as resident
+    assert sent_by_a_thread(pair).region_bytes == 1000
+    assert pair.queue.flush() is DRAINED
     pair.receive()
     assert pair.received == b"head" + file.content(0, 1000)
     assert file.pins == 0
 
 
-def test_a_pull_vouches_for_one_piece_only(pair: Pair, file: FileUnderTest) -> None:
-    file.cold = {0, PIECE_BYTES}
-    pair.queue.push(file.region(0, 2 * PIECE_BYTES))
-    met = []
+def test_what_follows_a_cold_piece_is_not_looked_at_for_a_while(
+    pair: Pair, file: FileUnderTest
+) -> None:
+    file.cold = {0}
+    size = 3 * PIECE_BYTES
+    for _ in range(DISTRUST_BYTES // size + 2):
+        pair.queue.push(file.region(0, size))
+    sent_bytes = received_bytes = 0
     while (status := pair.queue.flush()) is not DRAINED:
-        pair.receive()
         if status is COLD:
-            assert pair.queue.cold is not None
-            met.append(pair.queue.cold.position)
-            # A socket that takes a part only leaves the rest of the piece to be looked at again.
-            file.cold.discard(pair.queue.cold.position)
-            pair.queue.pulled()
+            assert len(file.asked) == 1
+            file.cold = set()
+            sent_bytes += sent_by_a_thread(pair).region_bytes
+        received_bytes += pair.receive()
+        pair.received.clear()
+    received_bytes += pair.receive()
+    assert DISTRUST_BYTES <= sent_bytes < DISTRUST_BYTES + COLD_BYTES
+    assert len(file.asked) > 1
+    assert received_bytes == (DISTRUST_BYTES // size + 2) * size
+    assert file.pins == 0
+
+
+def test_a_thread_sends_many_small_items_at_once(pair: Pair, file: FileUnderTest) -> None:
+    expected = bytearray()
+    file.cold = {0}
+    pair.queue.push(file.region(0, 10))
+    expected += file.content(0, 10)
+    for number in range(1, 50):
+        pair.queue.push(b"head %d" % number)
+        pair.queue.push(file.region(number, 1000))
+        expected += b"head %d" % number + file.content(number, 1000)
+    assert pair.queue.flush() is COLD
+    cold = sent_by_a_thread(pair)
+    assert cold.whole_count == 99
+    assert not pair.queue
+    assert pair.queue.queued_bytes == 0
     pair.receive()
-    assert met[:2] == [0, PIECE_BYTES]
-    assert pair.received == file.content(0, 2 * PIECE_BYTES)
+    assert pair.received == expected
+    assert file.pins == 0
+
+
+def test_random_answers_of_cold_files_survive_a_socket_that_takes_little(
+    pair: Pair, file: FileUnderTest
+) -> None:
+    pair.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    dice = random.Random(9)
+    expected = bytearray()
+    for _ in range(200):
+        if dice.random() < 0.5:
+            data = dice.randbytes(dice.choice([1, 1000, JOIN_BYTES, 200_000]))
+            pair.queue.push(data)
+            expected += data
+        else:
+            position = dice.randrange(file.file.size - 100_000)
+            length = dice.choice([1, 1000, 100_000])
+            file.cold.add(position)
+            pair.queue.push(file.region(position, length))
+            expected += file.content(position, length)
+    statuses = []
+    while not statuses or statuses[-1] is not DRAINED:
+        statuses.append(pair.queue.flush())
+        if statuses[-1] is COLD:
+            sent_by_a_thread(pair)
+        pair.receive()
+    pair.receive()
+    assert pair.received == expected
+    assert COLD in statuses
+    assert pair.queue.queued_bytes == 0
+    assert file.pins == 0
+
+
+def test_a_thread_does_not_wait_for_the_socket(pair: Pair, file: FileUnderTest) -> None:
+    file.cold = {0}
+    pair.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    pair.queue.push(file.region(0, 3 * PIECE_BYTES))
+    assert pair.queue.flush() is COLD
+    cold = sent_by_a_thread(pair)
+    assert cold.is_full
+    assert 0 < cold.region_bytes < 3 * PIECE_BYTES
+    while pair.queue.flush() is COLD:
+        pair.receive()
+        sent_by_a_thread(pair)
+    pair.receive()
+    assert pair.received == file.content(0, 3 * PIECE_BYTES)
+    assert file.pins == 0
+
+
+def test_what_a_thread_sends_of_a_file_that_was_cut_is_stale(
+    pair: Pair, file: FileUnderTest
+) -> None:
+    file.cold = {0}
+    region = file.region(0, 1000)
+    pair.queue.push(region)
+    assert pair.queue.flush() is COLD
+    file.generation += 1
+    with pytest.raises(StaleRegionError):
+        sent_by_a_thread(pair)
+    pair.queue.cold_sent()
+    pair.queue.clear()
+    assert not pair.receive()
+    assert file.pins == 0
+
+
+def test_a_queue_may_be_cleared_while_a_thread_sends(pair: Pair, file: FileUnderTest) -> None:
+    file.cold = {0}
+    pair.queue.push(file.region(0, 1000))
+    assert pair.queue.flush() is COLD
+    pair.queue.clear()
+    assert file.pins == 1
+    sent_by_a_thread(pair)
+    assert not pair.queue
+    assert file.pins == 0
 
 
 def test_one_flush_sends_so_much_of_files_and_no_more(

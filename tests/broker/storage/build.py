@@ -143,5 +143,5 @@ def open_manager(
     manager = LogManager(
         [str(path) for path in dirs], fs or RealFileSystem(64), clock or FixedClock(), **settings
     )
-    manager.open(lambda topic_partition, topic_id: topic_config or config())
+    manager.open(lambda topic_partition: topic_config or config())
     return manager

@@ -25,8 +25,10 @@ def check_indexes(log: Log) -> None:
         times = segment.time_index.entries()
         assert times == sorted(set(times))
         for timestamp, relative_offset in times:
-            assert by_last_offset[segment.base_offset + relative_offset].max_timestamp == timestamp
-        youngest = max((header.max_timestamp for header in by_position.values()), default=-1)
+            assert (
+                by_last_offset[segment.base_offset + relative_offset].newest_timestamp == timestamp
+            )
+        youngest = max((header.newest_timestamp for header in by_position.values()), default=-1)
         assert max(waiting(segment.load_max_timestamp), -1) == youngest
 
 

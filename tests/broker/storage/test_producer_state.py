@@ -8,7 +8,7 @@ import pytest
 
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
-from broker.records.control import TransactionMarker
+from broker.model.transaction_marker import TransactionMarker
 from broker.records.header import BatchHeader, peek_header
 from broker.storage import producer_state
 from broker.storage.producer_snapshot import (

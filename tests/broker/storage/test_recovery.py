@@ -13,7 +13,8 @@ import pytest
 from broker.model.error_code import ErrorCode
 from broker.model.errors import CorruptLogError, KafkaError
 from broker.model.ids import TopicPartition
-from broker.records.control import TransactionMarker, build_marker
+from broker.model.transaction_marker import TransactionMarker
+from broker.records.control import build_marker
 from broker.storage import log as log_module
 from broker.storage.log import Log
 from broker.storage.producer_state import ProducerEntry

@@ -154,6 +154,31 @@ def test_an_old_active_segment_is_rolled_and_deleted(tmp_path: Path) -> None:
     assert (log.log_start_offset, log.log_end_offset) == (5, 5)
 
 
+def test_a_first_record_from_the_future_does_not_keep_a_segment_active(tmp_path: Path) -> None:
+    clock = FixedClock()
+    topic = config(retention_ms=10 * 60_000)
+    manager = open_manager([tmp_path], topic, clock=clock)
+    log = manager.get_or_create(TP, None, topic)
+    append(log, batch(5, timestamp=NOW_MS + 1000 * HOUR))
+    log.set_high_watermark(5)
+    assert log.roll_if_old(NOW_MS + 60_000) is None
+    rolled = log.roll_if_old(NOW_MS + 60_001)
+    assert rolled is not None
+    assert not isinstance(rolled, ColdRead)
+    rolled.run()
+    log.on_flushed(rolled, None)
+    assert apply(log, NOW_MS + 60_001 + 10 * 60_000) == []
+    assert apply(log, NOW_MS + 60_002 + 10 * 60_000) == [(0, TIME)]
+
+
+def test_a_compacted_log_is_rolled_after_its_largest_lag(tmp_path: Path) -> None:
+    topic = config(cleanup_policy=frozenset({"compact"}), max_compaction_lag_ms=5000)
+    log = open_manager([tmp_path], topic).get_or_create(TP, None, topic)
+    append(log, batch(timestamp=NOW_MS))
+    assert log.roll_if_old(NOW_MS + 5000) is None
+    assert log.roll_if_old(NOW_MS + 5001) is not None
+
+
 def test_everything_expired_leaves_an_empty_log_at_its_end(tmp_path: Path) -> None:
     topic = config(retention_ms=1000)
     manager = open_manager([tmp_path], topic)
