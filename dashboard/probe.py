@@ -15,6 +15,7 @@ _REQUEST = struct.pack(">hhihs", 18, 0, 1, 1, b"o")
 _FRAME = struct.pack(">i", len(_REQUEST)) + _REQUEST
 _HEAD = struct.Struct(">ihi")
 _RANGE = struct.Struct(">hhh")
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared only
 MAX_ANSWER_BYTES = 64 * 1024
 """Bound of the answer: every API key that exists would take a sixtieth of it."""
 
@@ -52,6 +53,11 @@ def split_address(address: str, default_port: int = 9092) -> tuple[str, int]:
 def join_address(host: str, port: int) -> str:
     """The text that ``split_address`` takes apart."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def reachable(host: str, port: int) -> tuple[str, int]:
+    """Where a process on this machine reaches what listens on ``host``."""
+    return _ANY_ADDRESS.get(host, host), port
 
 
 def ask_api_versions(address: tuple[str, int], timeout_s: float) -> ApiRanges:

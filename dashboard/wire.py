@@ -51,6 +51,7 @@ DESCRIBE_TOPIC_PARTITIONS = (75, 0)
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 """Bound of one answer; log directories of 100,000 partitions take about 4 MB."""
 PARTITIONS_PER_PAGE = 2000
+CLIENT_ID = b"odradek"
 RESOURCES_PER_REQUEST = 1000
 
 
@@ -71,14 +72,29 @@ class WireConnection:
     def close(self) -> None:
         self._socket.close()
 
+    def set_timeout(self, timeout_s: float) -> None:
+        self._socket.settimeout(timeout_s)
+
     def ask(self, request: Any, response_type: type[T]) -> T:
         """Send one request, wait for its answer."""
         self._correlation_id += 1
         self._socket.sendall(_frame(request, self._correlation_id))
+        return _decode(self._answer(), response_type)
+
+    def ask_raw(self, api_key: int, version: int, body: bytes, *, is_flexible: bool) -> bytes:
+        """As ``ask``, for messages that are encoded by hand; gives what follows the correlation id."""
+        self._correlation_id += 1
+        tags = b"\0" if is_flexible else b""
+        head = struct.pack(">hhih", api_key, version, self._correlation_id, len(CLIENT_ID))
+        message = head + CLIENT_ID + tags + body
+        self._socket.sendall(struct.pack(">i", len(message)) + message)
+        return self._answer()[4 + len(tags) :]
+
+    def _answer(self) -> bytes:
         (size,) = struct.unpack(">i", self._receive(4))
         if not 0 < size <= MAX_RESPONSE_BYTES:
             raise OSError(f"an answer of {size} bytes is not plausible")
-        return _decode(self._receive(size), response_type)
+        return self._receive(size)
 
     def _receive(self, count: int) -> bytes:
         data = bytearray()

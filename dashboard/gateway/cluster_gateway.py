@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from enum import Enum
+from itertools import islice
 from typing import Any
 
 import confluent_kafka
@@ -32,12 +33,15 @@ from dashboard.cluster import (
     ConfigView,
     KafkaFailure,
     OffsetView,
+    Record,
     TopicView,
     config_view,
 )
 from dashboard.gateway.cluster_link import ClusterLink
+from dashboard.gateway.first_records import first_records
 from dashboard.gateway.group_gateway import GroupGateway
 from dashboard.gateway.group_reader import Assigned, GroupReader, Revoked
+from dashboard.gateway.group_survey import GroupSurvey
 from dashboard.gateway.record_reader import RecordReader
 from dashboard.gateway.record_writer import RecordWriter
 from dashboard.gateway.translate import (
@@ -65,6 +69,10 @@ _LEADER_IN_CHANGE = frozenset(
     {"NOT_LEADER_OR_FOLLOWER", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH"}
 )
 
+_UNKNOWN_HERE = frozenset({"Unknown partition", "Unknown topic"})
+MOST_REFRESHED = 20
+"""Topics that one question looks at again; with more, the library's own refresh finds them."""
+
 
 class OffsetAt(Enum):
     """The special timestamps of ListOffsets that every cluster knows."""
@@ -82,7 +90,8 @@ def library_version() -> str:
 
 
 class Gateway:
-    """What one cluster is asked and told; ``groups`` has what is about consumer groups."""
+    """What one cluster is asked and told; ``groups`` has what is about consumer groups,
+    ``group_survey`` what is asked of all of them."""
 
     def __init__(
         self,
@@ -95,10 +104,15 @@ class Gateway:
         self._link = ClusterLink(bootstrap, properties, timeout_s=timeout_s, is_verbose=is_verbose)
         self._cluster: ClusterView | None = None
         self.groups = GroupGateway(self._link)
+        self.group_survey = GroupSurvey(self._link, self.groups)
 
     @property
     def is_plain(self) -> bool:
         return self._link.is_plain
+
+    @property
+    def bootstrap(self) -> str:
+        return self._link.bootstrap
 
     def check(self) -> None:
         """Raise a transport failure unless one of the bootstrap servers answers.
@@ -312,13 +326,31 @@ class Gateway:
     # Records
 
     def reader(
-        self, starts: Mapping[TopicPartition, int], *, read_committed: bool = False
+        self,
+        starts: Mapping[TopicPartition, int],
+        *,
+        read_committed: bool = False,
+        **properties_of_library: Any,
     ) -> RecordReader:
         """Read from these offsets on. No group: nothing is committed, nobody is disturbed."""
-        own: dict[str, Any] = {"group.id": "odradek-cli", "enable.auto.commit": False}
+        own: dict[str, Any] = {
+            "group.id": "odradek-cli",
+            "enable.auto.commit": False,
+            **properties_of_library,
+        }
         properties = self._reader_properties(own, read_committed=read_committed)
         with library_failures():
             return RecordReader(properties, starts, self._link.timeout_s)
+
+    def first_records(
+        self, starts: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Record | None]:
+        """The first record at or after each offset; None where there is none."""
+        own: dict[str, Any] = {"group.id": "odradek-cli", "enable.auto.commit": False}
+        with library_failures():
+            return first_records(
+                self._reader_properties(own, read_committed=True), starts, self._link.timeout_s
+            )
 
     def group_reader(
         self,
@@ -353,8 +385,8 @@ class Gateway:
                 "auto.offset.reset": "latest" if from_end else "earliest",
                 "isolation.level": "read_committed" if read_committed else "read_uncommitted",
                 "fetch.wait.max.ms": 100,
+                **own,
             },
-            **own,
         )
 
     def writer(self, topic: str, **properties: Any) -> RecordWriter:
@@ -469,8 +501,23 @@ class Gateway:
                 futures = ask(left)
             for key, outcome in self._link.outcomes(futures).items():
                 found[TopicPartition(key.topic, key.partition)] = outcome
+            unknown = [key for key in left if _is_unknown_here(found.get(key))]
             left = [key for key in left if _is_leader_in_change(found.get(key))]
+            if unknown and attempt == 0:
+                self._refresh({key.topic for key in unknown})
+                left += unknown
         return found
+
+    def _refresh(self, names: Iterable[str]) -> None:
+        """Let the library look again: partitions that were added since are not known to it."""
+        for name in islice(names, MOST_REFRESHED):
+            with contextlib.suppress(KafkaFailure), library_failures():
+                self._link.admin().list_topics(name, timeout=self._link.timeout_s)
+
+
+def _is_unknown_here(outcome: object) -> bool:
+    """The library alone says that it does not exist, from what it remembers; no broker was asked."""
+    return isinstance(outcome, KafkaFailure) and outcome.message in _UNKNOWN_HERE
 
 
 def _is_leader_in_change(outcome: object) -> bool:

@@ -63,10 +63,10 @@ class GroupGateway:
             return {}
         with library_failures():
             if self._link.serves(group_wire.DESCRIBE_GROUPS) and self._can_find():
-                found = self._by_wire(groups, self._describe_by_wire)
+                found = self._by_wire(groups, self.describe_by_wire)
             else:
                 found = self._describe_by_library(groups)
-        return {name: _existing(found[name]) for name in groups}
+        return {name: existing(found[name]) for name in groups}
 
     def committed(self, groups: Sequence[str]) -> dict[str, Commits | KafkaFailure]:
         """Committed offsets; empty for a group that has none or does not exist."""
@@ -219,10 +219,11 @@ class GroupGateway:
                     raise
         return []
 
-    def _describe_by_wire(
+    def describe_by_wire(
         self, connection: WireConnection, groups: Collection[str], coordinator: BrokerView
     ) -> dict[str, GroupView | KafkaFailure]:
-        """Only the newer request knows the groups of the newer protocol, and no others."""
+        """Of this coordinator. Only the newer request knows the groups of the newer protocol, and
+        no others."""
         found: dict[str, GroupView | KafkaFailure] = {}
         if self._link.serves(group_wire.CONSUMER_GROUP_DESCRIBE):
             found = group_wire.describe_consumer(connection, groups, coordinator)
@@ -289,7 +290,7 @@ def _has_to_wait(outcome: object) -> bool:
     return isinstance(outcome, KafkaFailure) and outcome.code in _WAIT_CODES
 
 
-def _existing(outcome: GroupView | KafkaFailure) -> GroupView | KafkaFailure:
+def existing(outcome: GroupView | KafkaFailure) -> GroupView | KafkaFailure:
     """Brokers have told a group that does not exist as an empty dead one for a long time."""
     if isinstance(outcome, GroupView) and outcome.state == "Dead":
         return KafkaFailure("GROUP_ID_NOT_FOUND", "there is no such group")

@@ -91,6 +91,13 @@ class RecordReader(ConsumerReader):
             # Asked for by itself, metadata comes at once. After a failed look for a group's
             # coordinator (we have no group, the library looks all the same) it may take a second.
             self._consumer.list_topics(topic, timeout=timeout_s)
+        self.move(starts)
+
+    def move(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from these offsets, and no others.
+
+        A record of before that was on its way already may still come: callers look at the offset.
+        """
         self._consumer.assign(
             [ClientPartition(key.topic, key.partition, at) for key, at in starts.items()]
         )

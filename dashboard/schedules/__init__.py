@@ -1,0 +1,1 @@
+"""When jobs are due: pure arithmetic over calendars (``cron``), and plans of rows (``plan``)."""

@@ -1,0 +1,1 @@
+"""What pages show, from snapshots; never a question to the cluster for each row."""

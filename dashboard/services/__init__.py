@@ -1,0 +1,1 @@
+"""Changes: keyword-only, permitted by the view, audited here."""

@@ -1,0 +1,1 @@
+"""Pages: guards, form, then a service or a selector."""

@@ -1,0 +1,1 @@
+"""The Jobs pages: schedules, and runs with their logs."""

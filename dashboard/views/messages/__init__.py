@@ -1,0 +1,1 @@
+"""Pages about records: the browser of a topic, one record, raw bytes."""

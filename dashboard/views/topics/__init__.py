@@ -1,0 +1,1 @@
+"""Pages about topics: the list, one topic's tabs, and what changes them."""
