@@ -1,0 +1,1 @@
+"""The reports that Odradek ships, one a module with a ``REPORT``."""
