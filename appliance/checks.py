@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import resource
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -23,9 +21,10 @@ from appliance.supervisor import serve_lock
 from broker import compiled
 from dashboard import probe
 from dashboard.probe import join_address
+from dashboard.spark.home import SparkHome, lock
+from dashboard.spark.java import HINT, find_java
 
 MIN_PYTHON = (3, 11)
-MIN_JAVA = 17
 MIN_DESCRIPTORS = 65_536
 LOW_DISK_BYTES = 5_000_000_000
 LOW_DISK_FRACTION = 0.10
@@ -34,7 +33,6 @@ FUTURE_MS = 60_000
 DIAL_TIMEOUT_S = 3.0
 _ODD_FILE_SYSTEMS = ("btrfs", "zfs", "9p", "fuse", "overlay", "aufs")
 _REMOTE_FILE_SYSTEMS = ("nfs", "cifs", "smb", "ceph", "glusterfs")
-_JAVA_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _UNSPECIFIED = frozenset({"", "0.0.0.0", "[::]"})  # noqa: S104 - told, not bound
 _CLOCK_UNSYNCHRONISED = 5
 """``TIME_ERROR`` of adjtimex(2)."""
@@ -78,31 +76,19 @@ def check_descriptors() -> Check:
 
 def check_java() -> Check:
     """Java is for Spark reports alone; its absence is no fault."""
-    hint = "Only Spark reports need Java 17 or newer (Debian: openjdk-17-jre-headless)."
-    path = shutil.which("java")
-    if path is None:
-        return Check("java", Verdict.INFO, "not installed", hint)
-    try:
-        done = subprocess.run(
-            [path, "-version"], capture_output=True, text=True, timeout=10, check=False
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        return Check("java", Verdict.WARN, f"{path} does not run: {error}", hint)
-    major = java_major(done.stderr + done.stdout)
-    if major is None:
-        return Check("java", Verdict.WARN, f"{path} does not tell its version", hint)
-    if major < MIN_JAVA:
-        return Check("java", Verdict.WARN, f"version {major} at {path} is too old", hint)
-    return Check("java", Verdict.OK, f"version {major} at {path}")
+    java = find_java()
+    if java.major is None and java.path is None:
+        return Check("java", Verdict.INFO, java.problem, f"Only Spark reports need it. {HINT}")
+    if java.problem:
+        return Check("java", Verdict.WARN, java.problem, f"Only Spark reports need it. {HINT}")
+    return Check("java", Verdict.OK, f"version {java.major} at {java.path}")
 
 
-def java_major(text: str) -> int | None:
-    """The major version in the output of ``java -version``; 1.8 counts as 8."""
-    found = _JAVA_VERSION.search(text)
-    if found is None:
-        return None
-    first, second = int(found[1]), found[2]
-    return int(second) if first == 1 and second is not None else first
+def check_spark(home: SparkHome) -> Check:
+    missing = home.missing()
+    if missing is None:
+        return Check("spark", Verdict.OK, f"version {lock()['spark']} at {home.directory}")
+    return Check("spark", Verdict.INFO, missing.what, f"Only reports need it. {missing.hint}")
 
 
 def check_clock(data_directory: Path, now_ms: int) -> Check:

@@ -33,8 +33,16 @@ COMMANDS = {
     "produce": ("appliance.commands.produce:produce", "Write records from standard input."),
     "consume": ("appliance.commands.consume:consume", "Read records."),
     "tail": ("appliance.commands.consume:tail", "Read records as they arrive."),
-    "config": ("appliance.commands.config:config", "Settings of topics and brokers."),
+    "config": (
+        "appliance.commands.config:config",
+        "Settings of topics, brokers and the appliance.",
+    ),
+    "job": ("appliance.commands.job:job", "Jobs of the worker: schedules and runs."),
+    "user": ("appliance.commands.user:user", "Who may sign in to the dashboard."),
     "doctor": ("appliance.commands.doctor:doctor", "Check this machine and the way to the broker."),
+    "demo": ("appliance.commands.demo:demo", "A shop that writes events, and reports on them."),
+    "report": ("appliance.commands.report:report", "Reports, which Spark computes."),
+    "spark": ("appliance.commands.spark:spark", "Spark, which computes reports."),
     "adopt": ("appliance.commands.adopt:adopt", "Take over a stopped Apache Kafka's data."),
     "version": ("appliance.commands.version:version", "Versions of what is installed."),
     "kafka-topics": ("appliance.commands.kafka_tools:kafka_topics", ""),
@@ -52,6 +60,8 @@ ALIASES = {name + ".sh": name for name in COMMANDS if name.startswith("kafka-")}
     lazy=COMMANDS,
     aliases=ALIASES,
     context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 no broker answers, 10 unhealthy, "
+    "130 interrupted. Results go to stdout, everything else to stderr.",
 )
 @click.pass_context
 def cli(ctx: click.Context) -> None:

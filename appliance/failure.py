@@ -19,6 +19,11 @@ EXIT_NOT_CONNECTED = 3
 EXIT_UNHEALTHY = 10
 EXIT_INTERRUPTED = 130
 
+SEVERAL_NODES = (
+    "more than one node with web or worker needs DATABASE_URL and a Celery URL"
+    " (database_url and celery_url in the configuration)"
+)
+
 _HINTS = {
     "UNKNOWN_TOPIC_OR_PARTITION": (
         "`odradek topic list` shows what exists, `odradek topic create NAME` makes a topic."

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from appliance.failure import ItemError
+from appliance.lag_age import Unread, ages_of
 from appliance.options import PARTITIONS, TOPIC
 from appliance.topics import (
     choose_partitions,
@@ -107,6 +108,8 @@ class GroupOffset:
     log_start: int | None
     log_end: int | None
     member: MemberView | None
+    seconds_behind: int | None = None
+    """Age of the first record that it has not read; 0: it has read all of them."""
 
     @property
     def lag(self) -> int | None:
@@ -135,6 +138,27 @@ class GroupFigures:
         keys = sorted({key for name in self.views for key in self._partitions(name)})
         self._starts = known_offsets(gateway.offsets(keys, OffsetAt.EARLIEST))
         self._ends = known_offsets(gateway.offsets(keys, OffsetAt.LATEST))
+        self._ages: dict[Unread, int] = {}
+
+    def find_ages(self, gateway: Gateway, timeout_s: float) -> None:
+        """Learn how far behind in time the groups are, which takes reading a record each."""
+        keys = {(name, key) for name in self.views for key in self._commits[name]}
+        unread = {one for name, key in keys if (one := self._unread(name, key)) is not None}
+        self._ages = ages_of(gateway, unread, timeout_s)
+
+    def _unread(self, name: str, key: TopicPartition) -> Unread | None:
+        """Where the group would read on. None: nothing is there to be read, as far as is known."""
+        committed, end = self._commits[name].get(key), self._ends.get(key)
+        if committed is None or end is None or committed.offset >= end.offset:
+            return None
+        start = self._starts.get(key)
+        return key, max(committed.offset, 0 if start is None else start.offset)
+
+    def _seconds_behind(self, name: str, key: TopicPartition) -> int | None:
+        if key not in self._commits[name] or key not in self._ends:
+            return None
+        unread = self._unread(name, key)
+        return 0 if unread is None else self._ages.get(unread)
 
     def _partitions(self, name: str) -> set[TopicPartition]:
         """What the group has committed or is assigned."""
@@ -152,6 +176,7 @@ class GroupFigures:
                 self._starts[key].offset if key in self._starts else None,
                 self._ends[key].offset if key in self._ends else None,
                 members.get(key),
+                self._seconds_behind(name, key),
             )
             for key in sorted(self._partitions(name))
         ]
@@ -161,3 +186,8 @@ def total_lag(rows: Iterable[GroupOffset]) -> int | None:
     """Records still to be read, where that is known; a partition that is ahead counts nothing."""
     known = [max(0, row.lag) for row in rows if row.lag is not None]
     return sum(known) if known else None
+
+
+def most_behind(rows: Iterable[GroupOffset]) -> int | None:
+    """In seconds, of the partition that is furthest behind, where that is known."""
+    return max((row.seconds_behind for row in rows if row.seconds_behind is not None), default=None)

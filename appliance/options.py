@@ -31,7 +31,7 @@ class DurationType(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        from appliance.offset_range import parse_duration_ms
+        from dashboard.offset_range import parse_duration_ms
 
         try:
             return int(value) * 1000 if value.isdigit() else parse_duration_ms(value)

@@ -7,6 +7,7 @@ that is not known is ``-`` in tables and null in documents. Times are millisecon
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -75,6 +76,11 @@ class Report:
         return "\n".join(
             render_table(table, wide=form == "wide", color=color) for table in self.tables
         )
+
+
+def milliseconds(at: dt.datetime | None) -> int | None:
+    """What a column of moments takes: since 1970."""
+    return None if at is None else int(at.timestamp() * 1000)
 
 
 def moment_fields(key: str, timestamp_ms: int | None) -> dict[str, Any]:

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from appliance.failure import ItemError
-from appliance.offset_range import Anchor, Bound, OffsetRange
 from broker.model.ids import TopicPartition
 from dashboard.cluster import KafkaFailure, OffsetView, Record
 from dashboard.gateway import Gateway, OffsetAt
+from dashboard.offset_range import Anchor, Bound, OffsetRange
+
+if TYPE_CHECKING:
+    from dashboard.expressions import Expression
 
 Answers = Mapping[TopicPartition, OffsetView | KafkaFailure]
 
@@ -192,20 +195,37 @@ class GroupProgress:
 
 @dataclass(slots=True)
 class RecordFilter:
-    """Literal matches: no pattern can take for ever on a hostile record."""
+    """Literal matches and a CEL expression: neither can take for ever on a hostile record."""
 
     key: bytes | None = None
     contains: Sequence[bytes] = field(default_factory=tuple)
+    expression: Expression | None = None
+    error_count: int = 0
+    """Records for which the expression could not be evaluated; they do not match."""
+    first_error: str = ""
 
     @property
     def is_empty(self) -> bool:
-        return self.key is None and not self.contains
+        return self.key is None and not self.contains and self.expression is None
 
     def matches(self, record: Record) -> bool:
         if self.key is not None and record.key != self.key:
             return False
         value = record.value or b""
-        return all(piece in value for piece in self.contains)
+        if not all(piece in value for piece in self.contains):
+            return False
+        return self.expression is None or self._is_true(self.expression, record)
+
+    def _is_true(self, expression: Expression, record: Record) -> bool:
+        from dashboard.expressions import EvaluationError
+
+        try:
+            return expression.matches(record)
+        except EvaluationError as error:
+            self.error_count += 1
+            place = f"{record.topic}-{record.partition} offset {record.offset}"
+            self.first_error = self.first_error or f"{place}: {error.reason}"
+            return False
 
 
 def find_spans(

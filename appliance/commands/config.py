@@ -5,6 +5,7 @@ from __future__ import annotations
 from appliance.options import lazy_group
 
 COMMANDS = {
+    "show": ("appliance.commands.config_show:show", "The appliance's own settings, with source."),
     "get": ("appliance.commands.config_get:get", "Show settings and where they come from."),
     "set": ("appliance.commands.config_change:set_configs", "Change settings."),
     "export": ("appliance.commands.config_change:export", "All changed settings as JSON."),
@@ -15,4 +16,4 @@ ALIASES = {"describe": "get", "alter": "set"}
 
 @lazy_group("config", COMMANDS, ALIASES)
 def config() -> None:
-    """Settings of topics and brokers."""
+    """Settings of topics and brokers, and of the appliance (show)."""

@@ -12,12 +12,11 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from appliance.failure import EXIT_FAILED, EXIT_OK, CommandError, ItemError
-from appliance.offset_range import GRAMMAR, Anchor, OffsetRange, parse_offset_range
 from appliance.options import GROUP, PARTITIONS, TOPIC, command, pass_session
 from appliance.progress import ProgressLine, progress_words
 from appliance.reading import (
@@ -34,6 +33,10 @@ from broker.clock import SystemClock
 from broker.model.ids import TopicPartition
 from dashboard.cluster import KafkaFailure, PartitionEnd, Record
 from dashboard.gateway import ConsumerReader, Gateway
+from dashboard.offset_range import GRAMMAR, Anchor, OffsetRange, parse_offset_range
+
+if TYPE_CHECKING:
+    from dashboard.expressions import Expression
 
 POLL_S = 0.2
 
@@ -100,6 +103,13 @@ def _options(default_offset: str) -> list[Callable[[Callable[..., Any]], Callabl
         click.option(
             "--grep", multiple=True, metavar="TEXT", help="Only values that contain this text."
         ),
+        click.option(
+            "--filter",
+            "expression",
+            metavar="EXPR",
+            help="Only records for which this CEL expression is true, as in the dashboard: "
+            '"json.total > 100 && key != null".',
+        ),
         click.option("--meta-only", is_flag=True, help="No keys, values and headers."),
         click.option("--read-committed", is_flag=True, help="No records of open transactions."),
         click.option(
@@ -139,6 +149,7 @@ def _consume(
     output: str | None,
     key: str | None,
     grep: tuple[str, ...],
+    expression: str | None,
     meta_only: bool,
     read_committed: bool,
     tz: str,
@@ -150,7 +161,9 @@ def _consume(
     if group is not None:
         _check_group_options(wanted, partitions)
     wants = RecordFilter(
-        None if key is None else _bytes(key), tuple(_bytes(piece) for piece in grep)
+        None if key is None else _bytes(key),
+        tuple(_bytes(piece) for piece in grep),
+        None if expression is None else _expression(expression),
     )
     return read_topics(
         session,
@@ -176,6 +189,15 @@ def _check_group_options(wanted: OffsetRange, partitions: frozenset[int] | None)
             "with -g reading goes on from where the group is; -o start or end says where it begins "
             "the first time, `odradek group seek` moves it"
         )
+
+
+def _expression(text: str) -> Expression:
+    from dashboard.expressions import Expression, ExpressionError
+
+    try:
+        return Expression(text)
+    except ExpressionError as error:
+        raise click.BadParameter(str(error), param_hint="--filter") from None
 
 
 def _bytes(text: str) -> bytes:
@@ -362,6 +384,12 @@ class _Reading:
     def say_end(self) -> None:
         self._line.clear()
         words = progress_words(self._shown, self._bytes, self._line.elapsed_ms)
-        if self._request.filter is not None:
+        wants = self._request.filter
+        if wants is not None:
             words += f", of {self._read:,} read"
         self._session.note(words)
+        if wants is not None and wants.error_count:
+            self._session.note(
+                f"the filter could not be evaluated for {wants.error_count:,} of them, which count "
+                f"as not matching; the first, {wants.first_error}"
+            )

@@ -8,15 +8,19 @@ import click
 
 from appliance import checks, control
 from appliance.checks import Check, Verdict
-from appliance.commands.serve import DEFAULT_LISTEN, bind_problem
+from appliance.commands.serve import DEFAULT_LISTEN
+from appliance.commands.spark import spark_home
 from appliance.failure import EXIT_OK, EXIT_UNHEALTHY, CommandError
 from appliance.options import ADDRESS, command, data_option, pass_session
 from appliance.output import Column, Report, Table
+from appliance.process_checks import DEFAULT_WEB, check_processes
 from appliance.session import Session
+from appliance.supervisor.preflight import bind_problem
 from broker.clock import SystemClock
 from dashboard import probe
 from dashboard.cluster import KafkaFailure
 from dashboard.gateway import Gateway
+from dashboard.spark.home import home_of
 
 LISTENER_KEYS = ("listeners", "advertised.listeners")
 COLUMNS = (
@@ -38,8 +42,17 @@ COLUMNS = (
     metavar="HOST:PORT",
     help="The port to look at.",
 )
+@click.option(
+    "--web",
+    type=ADDRESS,
+    default=DEFAULT_WEB,
+    envvar="ODRADEK_WEB",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="The dashboard's port, while nothing is served.",
+)
 @pass_session
-def doctor(session: Session, data: Path, listen: str) -> int:
+def doctor(session: Session, data: Path, listen: str, web: str) -> int:
     """Check this machine and the way to the broker. Exit code 10 when something fails."""
     found = [
         checks.check_python(),
@@ -48,11 +61,13 @@ def doctor(session: Session, data: Path, listen: str) -> int:
         checks.check_disk(data),
         checks.check_file_system(data),
         checks.check_port(probe.split_address(listen), bind_problem),
+        *check_processes(data.absolute(), web, bind_problem),
         *_check_cluster(session),
         *_check_partitions(data),
         checks.check_clock(data, SystemClock().wall_ms()),
         checks.check_descriptors(),
         checks.check_java(),
+        checks.check_spark(home_of(data.absolute(), spark_home())),
     ]
     rows = [
         {"check": c.name, "status": str(c.verdict), "detail": c.detail, "hint": c.hint}

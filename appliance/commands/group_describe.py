@@ -16,6 +16,7 @@ from appliance.groups import (
     GroupFigures,
     GroupOffset,
     choose_groups,
+    most_behind,
     require_groups,
     total_lag,
 )
@@ -34,6 +35,7 @@ OFFSET_COLUMNS = (
     Column("log_start_offset", "count"),
     Column("log_end_offset", "count"),
     Column("lag", "count"),
+    Column("seconds_behind", "count"),
     Column("consumer_id"),
     Column("host"),
     Column("client_id"),
@@ -56,6 +58,7 @@ TOPIC_COLUMNS = (
     Column("topic"),
     Column("partitions", "count"),
     Column("lag", "count"),
+    Column("seconds_behind", "count"),
 )
 
 
@@ -101,8 +104,9 @@ def describe(
 ) -> int:
     """A group's state, and for each partition how far it has read.
 
-    CURRENT-OFFSET is what the group has committed: the next record that it wants. With -s, -c, -m
-    or -t only what they name. --format kafka prints what kafka-consumer-groups --describe does.
+    CURRENT-OFFSET is what the group has committed: the next record that it wants. SECONDS-BEHIND
+    is the age of the first record that it has not read. With -s, -c, -m or -t only what they name.
+    --format kafka prints what kafka-consumer-groups --describe does.
     """
     require_groups(names, regex, all_groups)
     is_default = not (summary or offsets or members or topics)
@@ -122,17 +126,27 @@ def describe(
         if session.format == "kafka":
             text = classic_text(session, figures, sections.classic)
             return Report(errors=figures.errors, text=text)
+        figures.find_ages(gateway, session.timeout_s)
         return _report(figures, sections, wide=session.format == "wide")
 
     if not watch:
         return session.emit(look())
-    last: dict[str, Any] | None = None
+    last: Any = None
     while True:
         report = look()
-        if (document := report.document()) != last:
+        if (document := _without_ages(report.document())) != last:
             session.emit(report)
         last = document
         time.sleep(WATCH_INTERVAL_S)
+
+
+def _without_ages(document: Any) -> Any:
+    """What a group that stands still goes on showing while time passes."""
+    if isinstance(document, list):
+        return [_without_ages(item) for item in document]
+    if isinstance(document, dict):
+        return {k: _without_ages(item) for k, item in document.items() if k != "seconds_behind"}
+    return document
 
 
 def classic_text(
@@ -191,6 +205,7 @@ def _summary(view: GroupView, rows: Sequence[GroupOffset]) -> dict[str, Any]:
         "coordinator_address": None if coordinator is None else coordinator.address,
         "members": len(view.members),
         "lag": total_lag(rows),
+        "seconds_behind": most_behind(rows),
         "group_epoch": view.group_epoch,
         "assignment_epoch": view.assignment_epoch,
     }
@@ -216,6 +231,7 @@ def _topic_rows(group: str, rows: Sequence[GroupOffset]) -> Iterator[dict[str, A
             "topic": topic,
             "partitions": len(of_topic),
             "lag": total_lag(of_topic),
+            "seconds_behind": most_behind(of_topic),
         }
 
 
@@ -229,6 +245,7 @@ def _offset_row(group: str, row: GroupOffset) -> dict[str, Any]:
         "log_start_offset": row.log_start,
         "log_end_offset": row.log_end,
         "lag": row.lag,
+        "seconds_behind": row.seconds_behind,
         "consumer_id": None if member is None else member.member_id,
         "host": None if member is None else member.host,
         "client_id": None if member is None else member.client_id,

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from appliance.groups import GroupFigures, GroupOffset, total_lag
+from appliance.groups import GroupFigures, GroupOffset, most_behind, total_lag
 from appliance.options import command, pass_session
 from appliance.output import Column, Report, Table
 from appliance.session import Session
@@ -21,6 +21,7 @@ COLUMNS = (
     Column("members", "count"),
     Column("topics", "count"),
     Column("lag", "count"),
+    Column("seconds_behind", "count"),
     Column("broker", "count"),
 )
 _GONE = "GROUP_ID_NOT_FOUND"
@@ -67,8 +68,9 @@ def list_groups(
 ) -> int:
     """Consumer groups with their state and lag.
 
-    LAG counts the offsets between what a group has committed and the ends of the logs, TOPICS
-    those that it has committed for or is assigned.
+    LAG counts the offsets between what a group has committed and the ends of the logs,
+    SECONDS-BEHIND the age of the oldest record that it has not read, TOPICS those that it has
+    committed for or is assigned.
     """
     pattern = None if regex is None else compile_pattern(regex)
     gateway = session.gateway()
@@ -82,6 +84,8 @@ def list_groups(
     if session.format == "kafka" and lag_over is None:
         return session.emit(Report(text="".join(f"{one.group}\n" for one in listings)))
     figures = GroupFigures(gateway, [listing.group for listing in listings])
+    if session.format != "kafka":
+        figures.find_ages(gateway, session.timeout_s)
     rows = [_row(view, figures.offsets(name)) for name, view in figures.views.items()]
     # A group that ended while we asked is no error.
     errors = [error for error in figures.errors if error.code != _GONE]
@@ -101,5 +105,6 @@ def _row(view: GroupView, offsets: Sequence[GroupOffset]) -> dict[str, Any]:
         "members": len(view.members),
         "topics": len({row.key.topic for row in offsets}),
         "lag": total_lag(offsets),
+        "seconds_behind": most_behind(offsets),
         "broker": None if view.coordinator is None else view.coordinator.broker_id,
     }

@@ -24,7 +24,14 @@ from appliance.groups import (
 )
 from appliance.options import GROUP, command, pass_session
 from appliance.output import Column, Report, Table
-from appliance.resetting import (
+from appliance.session import Session
+from broker.clock import SystemClock
+from broker.model.ids import TopicPartition
+from dashboard.cluster import KafkaFailure
+from dashboard.gateway import Gateway
+from dashboard.groups import GroupView
+from dashboard.reset_logs import look_up_logs
+from dashboard.resetting import (
     GRAMMAR,
     GroupPlan,
     Kind,
@@ -38,12 +45,6 @@ from appliance.resetting import (
     plan_group,
     render_plan,
 )
-from appliance.session import Session
-from broker.clock import SystemClock
-from broker.model.ids import TopicPartition
-from dashboard.cluster import KafkaFailure, OffsetView
-from dashboard.gateway import Gateway, OffsetAt
-from dashboard.groups import GroupView
 
 COLUMNS = (
     Column("group"),
@@ -54,6 +55,14 @@ COLUMNS = (
     Column("delta", "count"),
 )
 Commits = Mapping[TopicPartition, int]
+
+
+@dataclass(slots=True)
+class Plan:
+    """One with errors is left alone altogether."""
+
+    of: GroupPlan
+    errors: list[ItemError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +157,17 @@ def seek(
     _check_plan(request, groups)
     plans = _plan(gateway, groups, request)
     outcomes = {
-        plan.group: gateway.groups.alter_offsets(plan.group, {m.key: m.new for m in plan.moves})
+        plan.of.group: gateway.groups.alter_offsets(
+            plan.of.group, {m.key: m.new for m in plan.of.moves}
+        )
         for plan in plans
-        if execute and plan.moves and not plan.errors
+        if execute and plan.of.moves and not plan.errors
     }
     for plan in plans:
-        for remark in plan.remarks:
-            session.note(f"group {plan.group} {remark}")
+        for remark in plan.of.remarks:
+            session.note(f"group {plan.of.group} {remark}")
     report = _report(session, plans, outcomes, export=export)
-    if not execute and any(plan.moves for plan in plans):
+    if not execute and any(plan.of.moves for plan in plans):
         session.note("dry run: nothing was changed; --execute does it")
     return session.emit(report)
 
@@ -218,7 +229,7 @@ def _check_plan(request: Request, groups: Sequence[str]) -> None:
 # What is to be done
 
 
-def _plan(gateway: Gateway, groups: Sequence[str], request: Request) -> list[GroupPlan]:
+def _plan(gateway: Gateway, groups: Sequence[str], request: Request) -> list[Plan]:
     errors = _occupied(gateway.groups.describe(groups))
     asked = [*groups, *([] if request.source is None else [request.source])]
     commits: dict[str, Commits] = {}
@@ -236,7 +247,10 @@ def _plan(gateway: Gateway, groups: Sequence[str], request: Request) -> list[Gro
     plans = []
     for name in groups:
         found_logs = {key: logs[key] for key in keys[name] if key in logs}
-        plan = plan_group(name, request.target, found_logs, commits.get(name, {}), given[name])
+        group_plan = plan_group(
+            name, request.target, found_logs, commits.get(name, {}), given[name]
+        )
+        plan = Plan(group_plan, [_unshiftable(name, key) for key in group_plan.unshiftable])
         plan.errors += errors.get(name, [])
         plan.errors += errors.get(request.source or "", [])
         plan.errors += scope_errors
@@ -284,20 +298,22 @@ def _partitions(
 def _logs(
     gateway: Gateway, keys: set[TopicPartition], target: Target
 ) -> tuple[dict[TopicPartition, LogAt], dict[TopicPartition, ItemError]]:
-    wanted = sorted(keys)
-    answers = [gateway.offsets(wanted, at) for at in (OffsetAt.EARLIEST, OffsetAt.LATEST)]
-    if target.time_ms is not None:
-        answers.append(gateway.offsets(wanted, target.time_ms))
     logs, errors = {}, {}
-    for key in wanted:
-        found = [answer[key] for answer in answers]
-        offsets = [view.offset for view in found if isinstance(view, OffsetView)]
-        if len(offsets) == len(found):
-            logs[key] = LogAt(*offsets)
+    for key, found in look_up_logs(gateway, sorted(keys), target).items():
+        if isinstance(found, KafkaFailure):
+            errors[key] = ItemError.of(found, **subject_of(key))
         else:
-            failure = next(view for view in found if isinstance(view, KafkaFailure))
-            errors[key] = ItemError.of(failure, **subject_of(key))
+            logs[key] = found
     return logs, errors
+
+
+def _unshiftable(name: str, key: TopicPartition) -> ItemError:
+    return ItemError(
+        "NO_COMMITTED_OFFSET",
+        "nothing is committed, so there is nothing to shift",
+        {"group": name, **subject_of(key)},
+        "Name the partitions with --topic TOPIC:0,1, or use --to.",
+    )
 
 
 def _nothing(name: str, request: Request) -> ItemError:
@@ -323,7 +339,7 @@ def _nothing(name: str, request: Request) -> ItemError:
 
 def _report(
     session: Session,
-    plans: Sequence[GroupPlan],
+    plans: Sequence[Plan],
     outcomes: Mapping[str, Mapping[TopicPartition, KafkaFailure | None]],
     *,
     export: bool,
@@ -335,12 +351,12 @@ def _report(
         errors += [error for error in plan.errors if error not in errors]
         if plan.errors:
             continue
-        for move in plan.moves:
-            failure = outcomes.get(plan.group, {}).get(move.key)
+        for move in plan.of.moves:
+            failure = outcomes.get(plan.of.group, {}).get(move.key)
             if failure is None:
-                moves.append((plan.group, move))
+                moves.append((plan.of.group, move))
             else:
-                errors.append(ItemError.of(failure, group=plan.group, **subject_of(move.key)))
+                errors.append(ItemError.of(failure, group=plan.of.group, **subject_of(move.key)))
     text = None
     if export:
         text = render_plan(moves, with_group=len(plans) != 1)

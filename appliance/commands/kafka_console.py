@@ -10,13 +10,13 @@ import click
 from appliance.commands.consume import ReadRequest, read_topics
 from appliance.commands.produce import ACKS, CODECS, WriteRequest, acks_properties, write_topic
 from appliance.failure import EXIT_FAILED, CommandError
-from appliance.offset_range import Anchor, Bound, OffsetRange
 from appliance.options import KEY_VALUE, command, pass_session
 from appliance.record_format import Renderer
 from appliance.session import Session
 from appliance.topics import compile_pattern, matching_names
 from appliance.writing import BadInput, LineParser, NewRecord
 from dashboard.cluster import Record
+from dashboard.offset_range import Anchor, Bound, OffsetRange
 
 # kafka-console-producer
 

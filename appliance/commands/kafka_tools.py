@@ -53,6 +53,7 @@ TIMES = {
 @click.option("--under-replicated-partitions", "under_replicated", is_flag=True)
 @click.option("--unavailable-partitions", "unavailable", is_flag=True)
 @click.option("--under-min-isr-partitions", "under_min_isr", is_flag=True)
+@click.option("--at-min-isr-partitions", "at_min_isr", is_flag=True)
 @pass_session
 def kafka_topics(session: Session, /, **given: Any) -> int:
     """The flags of kafka-topics.sh."""
@@ -66,7 +67,7 @@ def kafka_topics(session: Session, /, **given: Any) -> int:
         raise click.UsageError(f"--{action} wants --topic NAME")
     narrow = [
         f"--{name.replace('_', '-')}"
-        for name in ("under_replicated", "unavailable", "under_min_isr")
+        for name in ("under_replicated", "unavailable", "under_min_isr", "at_min_isr")
         if given[name]
     ]
     internal = [] if given["exclude_internal"] else ["-i"]

@@ -1,54 +1,40 @@
 """``odradek serve``: takes the data directory, starts the programs, stays until told to stop.
 
-Everything that can be known beforehand (the directory, its lock, the port) is checked before
-anything is started, so that a mistake costs one line and leaves nothing behind.
+Everything that can be known beforehand (the configuration, the directory, its lock, the ports) is
+checked before anything is started, so that a mistake costs one line and leaves nothing behind.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
-import socket
 import sys
-import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from appliance import VERSION
-from appliance.failure import EXIT_FAILED, EXIT_OK, CommandError
+from appliance.failure import EXIT_FAILED, EXIT_OK, EXIT_USAGE, SEVERAL_NODES, CommandError
 from appliance.options import ADDRESS, KEY_VALUE, command, data_option, pass_session
 from appliance.session import Session
+from appliance.supervisor import preflight, programs
+from appliance.supervisor.announcement import Announcement
 from appliance.supervisor.log_stream import LogStream
-from appliance.supervisor.programs import (
-    BrokerOptions,
-    broker_program,
-    configured_listener,
-    reachable,
-)
+from appliance.supervisor.restart_record import RestartRecord
 from appliance.supervisor.run import Supervisor
-from appliance.supervisor.serve_lock import (
-    FILE_NAME,
-    DataDirectoryTaken,
-    ServeLock,
-    find_broker,
-    is_locked,
-    read_holder,
-)
 from broker.clock import SystemClock
-from dashboard.probe import join_address, split_address
+from dashboard.probe import join_address, reachable, split_address
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
-PROGRAMS = ("broker",)
-"""What exists so far; the others get their names accepted when they do."""
-LATER_PROGRAMS = ("web", "worker", "beat")
-PREDECESSOR_TIMEOUT_S = 60
+METRICS_SETTING = "odradek.metrics.listen"
+METRICS_REQUIRED_SETTING = "odradek.metrics.required"
+RETENTION_SETTING = "odradek.retention.scheduled"
+FLAGS = ("data", "listen", "advertised", "web", "root_path")
+"""Options that are keys of the configuration too."""
 
 
 class ProgramListType(click.ParamType[tuple[str, ...]]):
-    """``broker`` or ``broker,web``; the option may be repeated too."""
+    """``broker`` or ``web,worker``; the option may be repeated too."""
 
     name = "programs"
 
@@ -59,11 +45,10 @@ class ProgramListType(click.ParamType[tuple[str, ...]]):
             return value
         names = tuple(piece.strip() for piece in value.split(","))
         for name in names:
-            if name in LATER_PROGRAMS:
-                self.fail(f"{name} does not exist yet, only {', '.join(PROGRAMS)} does", param, ctx)
-            if name not in PROGRAMS:
-                known = ", ".join((*PROGRAMS, *LATER_PROGRAMS))
-                self.fail(f"{name!r} is none of {known}", param, ctx)
+            if name == "beat":
+                self.fail("beat is a part of the worker: --only worker", param, ctx)
+            if name not in programs.NAMES:
+                self.fail(f"{name!r} is none of {', '.join(programs.NAMES)}", param, ctx)
         return names
 
 
@@ -87,17 +72,34 @@ class ProgramListType(click.ParamType[tuple[str, ...]]):
     help="What clients are told to connect to, when that is not where they came in.",
 )
 @click.option(
+    "--web",
+    type=ADDRESS,
+    envvar="ODRADEK_WEB",
+    show_envvar=True,
+    show_default="127.0.0.1:8080",
+    metavar="HOST:PORT",
+    help="Where browsers connect.",
+)
+@click.option(
+    "--root-path",
+    envvar="ODRADEK_ROOT_PATH",
+    show_envvar=True,
+    metavar="/PATH",
+    help="Path under which a reverse proxy shows the dashboard.",
+)
+@click.option(
     "--only",
     type=ProgramListType(),
     multiple=True,
-    metavar="broker|web|worker|beat",
-    help="Run only these; may be repeated. Only broker exists yet.",
+    metavar="broker|web|worker",
+    help="Run only these; may be repeated. Beat is a part of the worker.",
 )
 @click.option(
     "--config",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
-    help="Broker settings, as Java properties.",
+    help="The configuration in TOML (`odradek config show` lists its keys); or broker settings"
+    " alone, as Java properties.",
 )
 @click.option(
     "--property",
@@ -105,161 +107,171 @@ class ProgramListType(click.ParamType[tuple[str, ...]]):
     type=KEY_VALUE,
     multiple=True,
     metavar="K=V",
-    help="One broker setting; may be repeated, wins over --config.",
+    help="One broker setting; may be repeated, wins over the configuration.",
 )
 @pass_session
 def serve(
     session: Session,
-    data: Path,
-    listen: str | None,
-    advertised: str | None,
+    /,
     only: tuple[tuple[str, ...], ...],
     config: Path | None,
     properties: tuple[tuple[str, str], ...],
+    **options: Any,
 ) -> int:
-    """Start Odradek and keep it running.
+    """Start Odradek and keep it running: broker, dashboard, worker.
 
-    The Kafka address and the data directory are printed once clients are answered; log lines go
-    to stderr, each with the name of its process. Ctrl-C or SIGTERM stops everything in order.
+    Kafka's and the dashboard's address are printed once all answer; log lines go to stderr, each
+    with the name of its process. Ctrl-C or SIGTERM stops everything in order. Every key of the
+    configuration is also read from the environment, as ODRADEK_KEY.
     """
-    address, listen = _listener(listen, config, properties)
-    options = BrokerOptions(data.absolute(), listen, advertised, config, properties)
-    _refuse_taken(options.data_directory)
-    _await_free_port(session, address, options.data_directory)
-    lock = _take(options.data_directory, address)
-    try:
-        return _supervise(session, options, address)
-    finally:
-        lock.release()
+    chosen = {name for names in only for name in names} or set(programs.NAMES)
+    given = click.get_current_context().get_parameter_source
+    flags = {name: options[name] for name in FLAGS if given(name) is _COMMAND_LINE}
+    if properties:
+        flags["broker"] = dict(properties)
+    return _Serving(session, chosen, flags, config).run()
 
 
-def _listener(
-    listen: str | None, config: Path | None, properties: tuple[tuple[str, str], ...]
-) -> tuple[tuple[str, int], str | None]:
-    """(address to bind, --listen for the broker); an explicit --listen wins over settings."""
-    if listen is None:
+_COMMAND_LINE = click.core.ParameterSource.COMMANDLINE
+
+
+class _Serving:
+    """One call of ``odradek serve``."""
+
+    def __init__(
+        self, session: Session, chosen: set[str], flags: Mapping[str, Any], file: Path | None
+    ) -> None:
+        from appliance.config import ConfigError, load_for_serve
+
+        self._session = session
+        self._chosen = chosen
+        try:
+            self._loaded = load_for_serve(flags, file)
+        except ConfigError as error:
+            raise CommandError(str(error), code="CONFIG", exit_code=EXIT_USAGE) from None
+        self._config = self._loaded.values
+        self._data = self._config.data.absolute()
+        self._broker = dict(self._config.broker)
+        self._kafka, self._listen = self._listener()
+        self._web = split_address(self._config.web)
+
+    def run(self) -> int:
+        self._refuse_half_a_node()
+        preflight.refuse_taken(self._data)
+        preflight.await_predecessors(self._data, self._session.note)
+        if "broker" in self._chosen:
+            preflight.refuse_taken_port(self._kafka, "--listen ")
+            self._settle_metrics()
+            if "worker" in self._chosen:
+                self._broker.setdefault(RETENTION_SETTING, "true")
+        if "web" in self._chosen:
+            preflight.refuse_taken_port(self._web, "--web ")
+        lock = preflight.take(self._data, self._about())
+        try:
+            return self._supervise()
+        finally:
+            lock.release()
+
+    def _settle_metrics(self) -> None:
+        """A port that nobody chose gives way to whoever has it: known only when the broker, each
+        time that it starts, has tried."""
+        told = self._config.broker_metrics
+        if not told or METRICS_SETTING in self._broker:
+            return
+        if self._loaded.sources["broker_metrics"] != "default":
+            preflight.refuse_taken_port(split_address(told), "ODRADEK_BROKER_METRICS=")
+        else:
+            self._broker.setdefault(METRICS_REQUIRED_SETTING, "false")
+        self._broker[METRICS_SETTING] = told
+
+    def _about(self) -> dict[str, Any]:
+        """What the lock's file tells others."""
+        return {
+            "pid": os.getpid(),
+            "started_ms": SystemClock().wall_ms(),
+            "kafka": join_address(*self._kafka) if "broker" in self._chosen else None,
+            "web": join_address(*self._web) if "web" in self._chosen else None,
+            "programs": [name for name in programs.NAMES if name in self._chosen],
+        }
+
+    def _refuse_half_a_node(self) -> None:
+        """Web without worker, or the other way round: the other one runs on another node."""
+        if len(self._chosen & {"web", "worker"}) != 1:
+            return
+        config = self._config
+        if not (config.database_url.get_secret_value() and config.celery_url.get_secret_value()):
+            raise CommandError(
+                SEVERAL_NODES,
+                hint="A single node runs both: --only web,worker.",
+                code="SEVERAL_NODES",
+                exit_code=EXIT_USAGE,
+            )
+
+    def _listener(self) -> tuple[tuple[str, int], str | None]:
+        """(address to bind, --listen for the broker); ``listen`` wins over broker settings."""
+        config = self._config
+        listen = config.listen
+        if listen is None:
+            try:
+                configured = programs.configured_listener(self._broker_settings())
+            except ValueError:
+                raise CommandError("listeners: write it as PLAINTEXT://HOST:PORT") from None
+            if configured is not None:
+                return configured, None
+            listen = DEFAULT_LISTEN
+        return split_address(listen), listen
+
+    def _broker_settings(self) -> dict[str, str]:
         from appliance.client_config import parse_properties
 
-        settings = parse_properties(config.read_text()) if config is not None else {}
+        path = self._config.broker_config
         try:
-            configured = configured_listener(settings | dict(properties))
-        except ValueError:
-            raise CommandError("listeners: write it as PLAINTEXT://HOST:PORT") from None
-        if configured is not None:
-            return configured, None
-        listen = DEFAULT_LISTEN
-    return split_address(listen), listen
+            settings = parse_properties(path.read_text()) if path is not None else {}
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandError(f"{path}: {error}", exit_code=EXIT_USAGE) from None
+        return settings | self._config.broker
 
-
-def _take(data_directory: Path, address: tuple[str, int]) -> ServeLock:
-    host, port = address
-    about = {"pid": os.getpid(), "started_ms": SystemClock().wall_ms(), "kafka": f"{host}:{port}"}
-    try:
-        data_directory.mkdir(parents=True, exist_ok=True)
-        return ServeLock.take(data_directory, about)
-    except DataDirectoryTaken as error:
-        raise _taken(data_directory, error.holder) from None
-    except OSError as error:
-        raise CommandError(
-            f"cannot write to the data directory {data_directory}: {error.strerror}",
-            hint="Choose another one with --data DIR, or give this user the right to write there.",
-            code="DATA_DIRECTORY_NOT_WRITABLE",
-        ) from None
-
-
-def _refuse_taken(data_directory: Path) -> None:
-    """Before the port is looked at: the same serve started twice holds both."""
-    path = data_directory / FILE_NAME
-    if is_locked(path):
-        raise _taken(data_directory, read_holder(path))
-
-
-def _taken(data_directory: Path, holder: dict[str, Any]) -> CommandError:
-    return CommandError(
-        f"{data_directory} is in use by another `odradek serve`: process "
-        f"{holder.get('pid', 'unknown')}, Kafka on {holder.get('kafka', 'unknown')}",
-        hint="Stop that one first, or choose another directory with --data DIR.",
-        code="DATA_DIRECTORY_TAKEN",
-    )
-
-
-def _await_free_port(session: Session, address: tuple[str, int], data_directory: Path) -> None:
-    """Fail when somebody listens; but wait for a broker of ours whose `serve` was killed."""
-    deadline = time.monotonic() + PREDECESSOR_TIMEOUT_S
-    is_waiting = False
-    while True:
-        problem = bind_problem(address)
-        if problem is None:
-            return
-        predecessor = find_broker(data_directory)
-        if problem.errno != errno.EADDRINUSE or predecessor is None or time.monotonic() > deadline:
-            break
-        if not is_waiting:
-            session.note(
-                f"the broker of an earlier serve (process {predecessor}) still stops, waiting"
-            )
-            is_waiting = True
-        time.sleep(0.1)
-    host, port = address
-    if problem.errno == errno.EADDRINUSE:
-        raise CommandError(
-            f"port {port} on {host} is in use by another program",
-            hint="Choose another one with --listen HOST:PORT; `odradek doctor` may tell who it is.",
-            code="PORT_IN_USE",
+    def _programs(self) -> Sequence[programs.Program]:
+        config = self._config
+        environment = self._loaded.as_environment() | {
+            "ODRADEK_LISTEN": join_address(*self._kafka),
+            "ODRADEK_DATA": str(self._data),
+        }
+        options = programs.BrokerOptions(
+            self._data,
+            self._listen,
+            config.advertised,
+            config.broker_config,
+            tuple(self._broker.items()),
         )
-    raise CommandError(
-        f"cannot listen on {host}:{port}: {problem.strerror}",
-        hint="Choose an address of this machine with --listen HOST:PORT.",
-        code="CANNOT_LISTEN",
-    )
+        web = reachable(*self._web)
+        every = {
+            "broker": programs.broker_program(options, reachable(*self._kafka)),
+            "worker": programs.worker_program(self._data, environment),
+            "web": programs.web_program(web, config.root_path, environment),
+        }
+        return [every[name] for name in programs.NAMES if name in self._chosen]
 
-
-def bind_problem(address: tuple[str, int]) -> OSError | None:
-    """Why the address cannot be listened on, found out by listening for a moment."""
-    try:
-        family, kind, protocol, _, target = socket.getaddrinfo(
-            *address, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        with socket.socket(family, kind, protocol) as trial:
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            trial.bind(target)
-            trial.listen(1)
-    except OSError as error:
-        return error
-    return None
-
-
-def _supervise(session: Session, options: BrokerOptions, address: tuple[str, int]) -> int:
-    host, port = address
-
-    def announce() -> None:
-        _say(
-            f"Odradek {VERSION} is ready.\n"
-            f"  Kafka  {_shown_address(options.advertised, address)}\n"
-            f"  Data   {options.data_directory}\n"
-            "Ctrl-C stops it.\n",
+    def _supervise(self) -> int:
+        announcement = Announcement(
+            sys.stdout,
+            self._config,
+            self._data,
+            kafka=self._kafka if "broker" in self._chosen else None,
+            web=self._web if "web" in self._chosen else None,
         )
-
-    log = LogStream(sys.stderr.fileno())
-    program = broker_program(options, reachable(host, port))
-    failure = Supervisor([program], SystemClock(), log.write_line, announce).run()
-    if failure is not None:
-        session.complain(failure, "What it said stands above.")
-        return EXIT_FAILED
-    return EXIT_OK
-
-
-def _shown_address(advertised: str | None, address: tuple[str, int]) -> str:
-    """What to give a client; who listens everywhere is asked at the loopback address."""
-    if advertised is not None:
-        return advertised
-    host, port = reachable(*address)
-    shown = join_address(host, port)
-    return shown if host == address[0] else f"{shown} (every address of this machine listens)"
-
-
-def _say(text: str) -> None:
-    """A terminal that went away must not take the broker with it."""
-    with contextlib.suppress(OSError):
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        log = LogStream(sys.stderr.fileno())
+        chosen = self._programs()
+        clock = SystemClock()
+        failure = Supervisor(
+            chosen,
+            clock,
+            log.write_line,
+            announcement.all_ready,
+            announcement.program_ready,
+            RestartRecord(self._data, [program.name for program in chosen], clock).note,
+        ).run()
+        if failure is not None:
+            self._session.complain(failure, "What it said stands above.")
+            return EXIT_FAILED
+        return EXIT_OK

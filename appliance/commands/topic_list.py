@@ -44,6 +44,7 @@ SORT_KEYS = ("name", "partitions", "messages", "size", "last_record")
 @click.option("-d", "--detailed", is_flag=True, help="One line a partition.")
 @click.option("--under-replicated", is_flag=True, help="Only where replicas are behind.")
 @click.option("--under-min-isr", is_flag=True, help="Only where acks=all is refused.")
+@click.option("--at-min-isr", is_flag=True, help="Only where one replica less refuses acks=all.")
 @click.option("--unavailable", is_flag=True, help="Only where a partition has no leader.")
 @click.option(
     "--sort", type=click.Choice(SORT_KEYS), default="name", help="Biggest first, but for name."
@@ -57,6 +58,7 @@ def list_topics(
     detailed: bool,
     under_replicated: bool,
     under_min_isr: bool,
+    at_min_isr: bool,
     unavailable: bool,
     sort: str,
 ) -> int:
@@ -69,7 +71,14 @@ def list_topics(
         compile_pattern(regex)
     gateway = session.gateway()
     topics = _choose(gateway, names, regex, internal=internal)
-    keep = _filter(gateway, topics, under_replicated, under_min_isr, unavailable)
+    keep = _filter(
+        gateway,
+        topics,
+        under_replicated=under_replicated,
+        under_min_isr=under_min_isr,
+        at_min_isr=at_min_isr,
+        unavailable=unavailable,
+    )
     topics = [topic for topic in topics if any(keep(topic, p) for p in topic.partitions)]
     if detailed:
         kept = [(topic, p) for topic in topics for p in topic.partitions if keep(topic, p)]
@@ -98,17 +107,22 @@ def _choose(
 def _filter(
     gateway: Gateway,
     topics: list[TopicView],
+    *,
     under_replicated: bool,
     under_min_isr: bool,
+    at_min_isr: bool,
     unavailable: bool,
 ) -> Callable[[TopicView, PartitionView], bool]:
-    min_isr = _values(gateway, topics, MIN_ISR_KEY) if under_min_isr else {}
+    asks_min_isr = under_min_isr or at_min_isr
+    min_isr = _values(gateway, topics, MIN_ISR_KEY) if asks_min_isr else {}
 
     def keep(topic: TopicView, partition: PartitionView) -> bool:
+        spare = len(partition.isr) - int(min_isr.get(topic.name) or 0)
         return (
             (not under_replicated or partition.is_under_replicated)
             and (not unavailable or partition.is_leaderless)
-            and (not under_min_isr or len(partition.isr) < int(min_isr.get(topic.name) or 0))
+            and (not under_min_isr or spare < 0)
+            and (not at_min_isr or spare == 0)
         )
 
     return keep

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from appliance.failure import ItemError
-from appliance.offset_range import Anchor, Bound, parse_bound
 from appliance.options import PARTITIONS, TOPIC, command, pass_session
 from appliance.output import Column, Report, Table
 from appliance.session import Session
@@ -14,6 +13,7 @@ from broker.clock import SystemClock
 from broker.model.ids import TopicPartition
 from dashboard.cluster import KafkaFailure
 from dashboard.gateway import Gateway, OffsetAt
+from dashboard.offset_range import Anchor, Bound, parse_bound
 
 COLUMNS = (
     Column("topic"),

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import http.client
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from appliance import child
 from dashboard import probe
 
 PROBE_TIMEOUT_S = 0.25
 """The supervisor's loop waits this long at most for a program that has not made up its mind."""
-
-_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared only
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,10 @@ class Program:
     command: Sequence[str]
     is_ready: Callable[[], bool]
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+NAMES = ("broker", "worker", "web")
+"""All programs, in the order in which they start; they stop the other way round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +64,32 @@ def broker_program(options: BrokerOptions, address: tuple[str, int]) -> Program:
     return Program("broker", command, is_ready)
 
 
-def reachable(host: str, port: int) -> tuple[str, int]:
-    """Where a process on this machine reaches what listens on ``host``."""
-    return _ANY_ADDRESS.get(host, host), port
+def web_program(
+    address: tuple[str, int], root_path: str, environment: Mapping[str, str]
+) -> Program:
+    """The dashboard, ready when it says that it lives; whether the broker answers is its page's."""
+
+    def is_ready() -> bool:
+        connection = http.client.HTTPConnection(*address, timeout=PROBE_TIMEOUT_S)
+        try:
+            connection.request("GET", f"{root_path}/healthz")
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    return Program("web", [sys.executable, "-P", "-m", "appliance.web"], is_ready, environment)
+
+
+def worker_program(data_directory: Path, environment: Mapping[str, str]) -> Program:
+    """Jobs and schedules, ready when it says so in the file of its lock."""
+    return Program(
+        "worker",
+        [sys.executable, "-P", "-m", "appliance.worker"],
+        lambda: child.is_ready(data_directory, "worker"),
+        environment,
+    )
 
 
 def configured_listener(settings: Mapping[str, str]) -> tuple[str, int] | None:

@@ -45,12 +45,16 @@ class Supervisor:
         clock: Clock,
         write_line: Callable[[str, str], None],
         on_ready: Callable[[], None],
+        on_program_ready: Callable[[str], None] = lambda name: None,
+        on_restart: Callable[[str], None] = lambda name: None,
     ) -> None:
         self._programs = {program.name: program for program in programs}
         self._machine = SupervisorMachine(list(self._programs))
         self._clock = clock
         self._write_line = write_line
         self._on_ready = on_ready
+        self._on_program_ready = on_program_ready
+        self._on_restart = on_restart
         self._children: dict[str, ChildProcess] = {}
         self._started_ms: dict[str, int] = {}
         self._unready: set[str] = set()
@@ -149,6 +153,7 @@ class Supervisor:
         for name in sorted(self._unready):
             if self._programs[name].is_ready():
                 self._unready.discard(name)
+                self._on_program_ready(name)
                 self._perform(self._machine.on_ready(name, self._clock.monotonic_ms()))
 
     # What to do
@@ -167,6 +172,7 @@ class Supervisor:
                 case AnnounceReady():
                     self._on_ready()
                 case AnnounceRestart(name, status, pause_ms):
+                    self._on_restart(name)
                     self._write_line(
                         "serve",
                         f"{name} ended with {describe_status(status)}; "

@@ -1,0 +1,101 @@
+"""What ``odradek doctor`` looks at of the processes beside the broker: web, worker, beat.
+
+Where a serve runs on the directory, its lock's file tells what it runs; else only the web's port is
+looked at.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import sqlite3
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from appliance import child, schema
+from appliance.checks import DIAL_TIMEOUT_S, Check, Verdict
+from appliance.supervisor import serve_lock
+from dashboard.probe import join_address, reachable, split_address
+
+DEFAULT_WEB: Final = "127.0.0.1:8080"
+SCHEDULER_LEASE: Final = "scheduler"
+LOG_HINT = "Its log lines, after the name of the process in what `odradek serve` writes, say why."
+BindProblem = Callable[[tuple[str, int]], OSError | None]
+
+
+def check_processes(data_directory: Path, web: str, bind_problem: BindProblem) -> list[Check]:
+    path = data_directory / serve_lock.FILE_NAME
+    holder = serve_lock.read_holder(path) if serve_lock.is_locked(path) else None
+    if holder is None:
+        return [check_web_port(split_address(web), bind_problem)]
+    programs = holder.get("programs", [])
+    found = []
+    if "web" in programs:
+        found.append(check_web(split_address(str(holder["web"]))))
+    if "worker" in programs:
+        found += [check_worker(data_directory), check_beat(data_directory)]
+    return found
+
+
+def check_web_port(address: tuple[str, int], bind_problem: BindProblem) -> Check:
+    """For a serve to come: is the dashboard's port free?"""
+    host, port = address
+    problem = bind_problem(address)
+    if problem is None:
+        return Check("web", Verdict.OK, f"port {port} is free on {host}")
+    return Check(
+        "web",
+        Verdict.FAIL,
+        f"port {port} cannot be listened on at {host}: {problem.strerror}",
+        "Something else has it, or the address is not this machine's: --web HOST:PORT.",
+    )
+
+
+def check_web(address: tuple[str, int]) -> Check:
+    told = join_address(*address)
+    connection = http.client.HTTPConnection(*reachable(*address), timeout=DIAL_TIMEOUT_S)
+    try:
+        connection.request("GET", "/healthz")
+        status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        return Check("web", Verdict.FAIL, f"{told} does not answer: {error}", LOG_HINT)
+    finally:
+        connection.close()
+    if status != http.HTTPStatus.OK:
+        return Check("web", Verdict.FAIL, f"{told} answers with {status}", LOG_HINT)
+    return Check("web", Verdict.OK, f"the dashboard answers on {told}")
+
+
+def check_worker(data_directory: Path) -> Check:
+    if child.is_ready(data_directory, "worker"):
+        return Check("worker", Verdict.OK, "ready for jobs")
+    return Check("worker", Verdict.FAIL, "does not run, or is not ready", LOG_HINT)
+
+
+def check_beat(data_directory: Path) -> Check:
+    """Some worker watches the schedules: the lease in the database, where that is a file."""
+    path = data_directory / schema.DATABASE_NAME
+    if os.environ.get("DATABASE_URL") or os.environ.get("ODRADEK_DATABASE_URL"):
+        return Check("beat", Verdict.INFO, "its lease is in another database; /metrics tells of it")
+    try:
+        lease = _lease(path)
+    except sqlite3.Error as error:
+        return Check("beat", Verdict.INFO, f"{path} cannot be read: {error}")
+    if lease is None:
+        return Check("beat", Verdict.WARN, "no worker watches the schedules", LOG_HINT)
+    return Check("beat", Verdict.OK, f"schedules are watched by {lease}")
+
+
+def _lease(path: Path) -> str | None:
+    connection: Any = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=2)
+    try:
+        now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
+        row = connection.execute(
+            "SELECT holder FROM dashboard_lease WHERE name = ? AND until > ?",
+            (SCHEDULER_LEASE, now),
+        ).fetchone()
+    finally:
+        connection.close()
+    return str(row[0]) if row is not None else None
