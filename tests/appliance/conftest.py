@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,6 +44,22 @@ class Done:
 
 
 Odradek = Callable[..., Done]
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def run_odradek(data: Path, *arguments: str, stdin: str = "") -> Done:
+    """A process of its own, for commands that bring Django in: this one has Django's test settings."""
+    done = subprocess.run(
+        [sys.executable, "-m", "appliance", *arguments, "--data", str(data)],
+        cwd=REPOSITORY,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"},
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,10 @@ import pytest
 
 from appliance import checks
 from appliance.checks import Verdict
-from appliance.commands.serve import bind_problem
+from appliance.supervisor.preflight import bind_problem
 from appliance.supervisor.serve_lock import ServeLock
 from broker import compiled
+from dashboard.spark.java import java_major
 
 MOUNTS = """\
 22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw
@@ -44,7 +45,7 @@ def test_the_innermost_mount_decides(path: str, kind: str) -> None:
     ],
 )
 def test_java_versions(text: str, major: int | None) -> None:
-    assert checks.java_major(text) == major
+    assert java_major(text) == major
 
 
 def test_an_interpreted_hot_path_is_told_and_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:

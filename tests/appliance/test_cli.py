@@ -72,6 +72,7 @@ def test_a_group_of_commands_without_one_shows_them(odradek: Odradek) -> None:
     done = odradek("group")
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("Usage: odradek group")
+    assert "10 unhealthy, 130 interrupted" in " ".join(odradek("--help").ok().out.split())
 
 
 @pytest.mark.parametrize(

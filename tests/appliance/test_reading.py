@@ -1,6 +1,5 @@
 import pytest
 
-from appliance.offset_range import parse_offset_range
 from appliance.reading import (
     GroupProgress,
     LogState,
@@ -11,6 +10,7 @@ from appliance.reading import (
 )
 from broker.model.ids import TopicPartition
 from dashboard.cluster import Record
+from dashboard.offset_range import parse_offset_range
 
 KEY = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)

@@ -16,6 +16,7 @@ from dashboard.cluster import (
     TopicView,
 )
 from dashboard.gateway import Gateway, OffsetAt, RecordReader
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.conformance
 NewName = Callable[[], str]
@@ -181,6 +182,8 @@ def test_log_sizes_are_those_of_the_leaders(gateway: Gateway, topic: str) -> Non
     writer = gateway.writer(topic)
     writer.send(1, b"x" * 1000, partition=2)
     writer.flush(30)
+    # Kafka answers the creation before it has made each log.
+    wait_until(lambda: TopicPartition(topic, 0) in (gateway.log_sizes() or {}), 30, "the empty log")
     sizes = gateway.log_sizes()
     assert sizes is not None
     assert sizes[TopicPartition(topic, 0)] == 0
@@ -192,3 +195,12 @@ def test_nobody_there_is_told_at_once() -> None:
         Gateway("127.0.0.1:1,nonsense:0", timeout_s=30).check()
     assert error.value.is_transport
     assert "not HOST:PORT" in error.value.message
+
+
+def test_partitions_that_were_added_meanwhile_are_found(gateway: Gateway, topic: str) -> None:
+    keys = [TopicPartition(topic, index) for index in range(4)]
+    assert gateway.offsets(keys[:3], OffsetAt.LATEST).keys() == set(keys[:3])
+    assert gateway.create_partitions(topic, 4) is None
+
+    assert gateway.offsets(keys, OffsetAt.LATEST)[keys[3]] == (0, -1)
+    assert gateway.delete_records(dict.fromkeys(keys, 0)) == dict.fromkeys(keys, 0)

@@ -242,6 +242,9 @@ class FaultyFileSystem:
         self._fail_at = self.calls + calls_from_now
         self._error = error
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Times are not kept."""
+
     def call(self, name: str, action: Callable[[], None] = lambda: None) -> None:
         self.calls += 1
         if self.full and name in ("append", "open", "mkdir"):

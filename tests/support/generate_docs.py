@@ -8,13 +8,15 @@ A page is a function that returns its text; add it to PAGES.
 from collections.abc import Callable
 from pathlib import Path
 
+from appliance.config_documentation import appliance_section
 from broker.config.documentation import configuration_page
-from tests.support import generate_docs_protocol
+from tests.support import generate_docs_alerts, generate_docs_protocol
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 PAGES: dict[str, Callable[[], str]] = {
-    "configuration.md": configuration_page,
+    "configuration.md": lambda: f"{configuration_page()}\n{appliance_section()}",
+    "odradek-alerts.yml": generate_docs_alerts.render,
     "protocol.md": generate_docs_protocol.render,
 }
 

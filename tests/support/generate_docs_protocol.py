@@ -21,8 +21,11 @@ EXCHANGES = Path(__file__).parents[1] / "golden" / "protocol" / "exchanges.jsonl
 REMARKS: dict[int, str] = {
     ApiKey.PRODUCE: "0-2 are advertised and refused, as in Kafka 4: older librdkafka needs to see them",
     ApiKey.API_VERSIONS: "an unknown version is answered in version 0 with error 35",
-    ApiKey.FIND_COORDINATOR: "groups only: transactions and share groups have no coordinator yet",
+    ApiKey.FIND_COORDINATOR: "share groups have no coordinator",
     ApiKey.LIST_GROUPS: "groups of the classic protocol, whatever the filter",
+    ApiKey.END_TXN: "5 needs `transaction.version` 2 (KIP-890), which is not offered: clients use 4",
+    ApiKey.TXN_OFFSET_COMMIT: "5 and 6 need `transaction.version` 2 (KIP-890): clients use 4",
+    ApiKey.LIST_TRANSACTIONS: "no pattern of transactional ids (2, KIP-1152)",
     ApiKey.FETCH: "the replica's directory id (17) and high watermark (18) are read over",
 }
 

@@ -203,13 +203,19 @@ def read_all(
 
 
 def list_offset(
-    wire: Wire, topic: str, timestamp: int, *, partition: int = 0, version: int = 7
+    wire: Wire,
+    topic: str,
+    timestamp: int,
+    *,
+    partition: int = 0,
+    version: int = 7,
+    isolation_level: int = 0,
 ) -> Struct:
     answer = wire.request(
         "list_offsets",
         version,
         replica_id=-1,
-        isolation_level=0,
+        isolation_level=isolation_level,
         topics=[
             {
                 "name": topic,

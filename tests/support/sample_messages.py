@@ -31,10 +31,11 @@ def sample(entity_type: type[Any], counter: Iterator[int] | None = None) -> Any:
     counter = counter if counter is not None else itertools.count(1)
     values = {}
     for field in fields(entity_type):
-        if field.name in FIXED_VALUES:
-            values[field.name] = FIXED_VALUES[field.name]
+        kafka_type, nested, is_array, is_nullable = field_type(field)
+        fixed = FIXED_VALUES.get(field.name)
+        if fixed is not None or (field.name in FIXED_VALUES and is_nullable):
+            values[field.name] = fixed
             continue
-        kafka_type, nested, is_array, _ = field_type(field)
         count = 2 if is_array else 1
         items = [
             sample(nested, counter) if nested else _sample_primitive(kafka_type, next(counter))

@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 
+from broker.clock import SystemClock
 from tests.appliance.commands.test_completion import completed
-from tests.appliance.conftest import Odradek
+from tests.appliance.conftest import Done, Odradek
+from tests.support import groups
 from tests.support.fixtures import Broker, broker_in_the_long_run
+from tests.support.wire import Wire
 
 Join = Callable[..., Consumer]
 broker = broker_in_the_long_run()
@@ -85,6 +88,7 @@ def test_groups_are_listed_with_their_lag(
     active = new_topic_name()
     join(active, filled)
     rows = {row["group"]: row for row in on_broker("group", "list", "--format", "json").ok().data}
+    assert rows[committed].pop("seconds_behind") >= 0
     assert rows[committed] == {
         "group": committed,
         "state": "Empty",
@@ -96,7 +100,41 @@ def test_groups_are_listed_with_their_lag(
     }
     assert (rows[active]["state"], rows[active]["members"]) == ("Stable", 1)
     head = on_broker("group", "ls").ok().lines[0].split()
-    assert head == ["GROUP", "STATE", "TYPE", "MEMBERS", "TOPICS", "LAG", "BROKER"]
+    assert head == [
+        "GROUP",
+        "STATE",
+        "TYPE",
+        "MEMBERS",
+        "TOPICS",
+        "LAG",
+        "SECONDS-BEHIND",
+        "BROKER",
+    ]
+
+
+def test_a_group_is_as_far_behind_as_the_oldest_record_that_it_has_not_read(
+    on_broker: Odradek, broker: Broker, group: str, topic: str
+) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    now_ms = SystemClock().wall_ms()
+    for hours in (3, 2, 1):
+        producer.produce(topic, b"x", partition=0, timestamp=now_ms - hours * 3_600_000)
+    assert producer.flush(30) == 0
+    names = [f"{group}-{at}" for at in range(4)]
+    for at, name in enumerate(names):
+        on_broker("group", "seek", name, "--to", at, "--topic", f"{topic}:0,1", "--execute").ok()
+    rows = on_broker("group", "list", "-r", f"{group}-.*", "--format", "json").ok().data
+    behind = {row["group"]: row["seconds_behind"] for row in rows}
+    assert [behind[name] // 3600 for name in names] == [3, 2, 1, 0]
+    assert behind[names[3]] == 0
+    (found,) = on_broker("group", "describe", names[1], "--format", "json").ok().data
+    ages = [row["seconds_behind"] for row in found["offset_list"]]
+    assert [age // 3600 for age in ages] == [2, 0]
+    assert found["seconds_behind"] == ages[0]
+    head = on_broker("group", "describe", names[1]).ok().out
+    assert "SECONDS-BEHIND" in head
+    classic = on_broker("group", "describe", names[1], "--format", "kafka").ok().out
+    assert "SECONDS-BEHIND" not in classic
 
 
 def test_groups_are_chosen_by_state_type_pattern_and_lag(
@@ -139,7 +177,9 @@ def test_a_description_has_state_members_offsets_and_lag(
     assert member["consumer_id"] == rows[2]["consumer_id"]
     assert (member["instance_id"], member["client_id"]) == ("first", "test-member")
     assert member["assignment"] == [f"{filled}:0,1,2"]
-    assert found["topic_list"] == [{"group": committed, "topic": filled, "partitions": 3, "lag": 8}]
+    (of_topic,) = found["topic_list"]
+    assert of_topic.pop("seconds_behind") == found["seconds_behind"] >= 0
+    assert of_topic == {"group": committed, "topic": filled, "partitions": 3, "lag": 8}
 
 
 def test_only_what_was_asked_for_is_described(on_broker: Odradek, committed: str) -> None:
@@ -150,7 +190,7 @@ def test_only_what_was_asked_for_is_described(on_broker: Odradek, committed: str
     assert "STATE" in state.out
     assert "CURRENT-OFFSET" not in state.out
     by_topic = on_broker("group", "describe", committed, "-t").ok()
-    assert by_topic.lines[0].split() == ["TOPIC", "PARTITIONS", "LAG"]
+    assert by_topic.lines[0].split() == ["TOPIC", "PARTITIONS", "LAG", "SECONDS-BEHIND"]
 
 
 def test_a_group_that_does_not_exist_says_what_to_do(on_broker: Odradek, group: str) -> None:
@@ -296,6 +336,51 @@ def test_a_group_with_members_is_left_alone(
     assert f"odradek group describe {committed} --members" in done.err
     assert offsets(on_broker, committed) == {0: 3, 1: 3, 2: None}
     assert offsets(on_broker, other) == {0: 10, 1: 4, 2: 0}
+
+
+def test_a_group_of_another_kind_of_client_is_moved_once_it_is_empty(
+    on_broker: Odradek, broker: Broker, group: str, filled: str
+) -> None:
+    """As Kafka Connect's: a tool that joins as a consumer would be refused by its members."""
+    with Wire(broker.address) as wire:
+        groups.wait_for_coordinator(wire, group)
+    seek = ["group", "seek", group, "--to", 2, "--topic", f"{filled}:0", "--execute"]
+    with groups.Member(
+        broker.address, group, protocols={"sessioned": b"x"}, protocol_type="connect"
+    ) as worker:
+        worker.join_alone()
+        assert worker.commit(filled, 7) == 0
+        refused = on_broker(*seek)
+        assert refused.code == 1
+        assert offsets(on_broker, group)[0] == 7
+        worker.leave()
+    on_broker(*seek).ok()
+    assert offsets(on_broker, group)[0] == 2
+    read = on_broker("consume", filled, "-g", group, "-e", "-q", "-f", "%p:%v ").ok()
+    assert min(one for one in read.out.split() if one.startswith("0:")) == "0:2"
+
+
+def test_what_is_committed_is_seen_at_once_and_after_a_restart(
+    odradek: Odradek, own_broker: Broker, new_topic_name: Callable[[], str]
+) -> None:
+    def run(*arguments: object, stdin: bytes = b"") -> Done:
+        return odradek("-b", own_broker.bootstrap, *arguments, stdin=stdin)
+
+    name = new_topic_name()
+    run("topic", "create", name, "-p", 1).ok()
+    run("produce", name, "-p", 0, stdin=b"x\n" * 1000).ok()
+    run("group", "seek", name, "--to", 500, "--topic", name, "--execute").ok()
+    before = run("group", "describe", name, "--format", "json").ok().data
+    assert (before[0]["state"], before[0]["offset_list"][0]["current_offset"]) == ("Empty", 500)
+    own_broker.restart()
+    (after,) = run("group", "describe", name, "--format", "json").ok().data
+    assert (after["state"], after["offset_list"][0]["current_offset"]) == ("Empty", 500)
+    beyond = run("group", "seek", name, "--to", 5000, "--topic", name, "--execute").ok()
+    assert "1000" in beyond.err
+    missing = run("group", "seek", name, "--to", 1, "--topic", f"{name}:7", "--execute")
+    assert missing.code == 1
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in missing.err
+    assert offsets(run, name) == {0: 1000}
 
 
 def test_an_error_leaves_the_whole_group_alone(

@@ -136,6 +136,15 @@ def test_filters_and_counts(on_broker: Odradek, topic: str) -> None:
     assert by_key.err.endswith(", of 3 read\n")
     by_value = on_broker("consume", topic, "-e", "--grep", "x", "-n", 1, "-q", "-f", r"%v\n").ok()
     assert by_value.lines == ["x1"]
+    on_broker("produce", topic, "-p", 0, stdin=b'{"n": 9007199254740993}\n{"n": 1}\n').ok()
+    expression = ["--filter", "json.n > 9007199254740992"]
+    by_expression = on_broker("consume", topic, "-e", *expression, "-f", r"%v\n").ok()
+    assert by_expression.lines == ['{"n": 9007199254740993}']
+    assert "could not be evaluated for 3 of them" in by_expression.err
+    assert f"the first, {topic}-0 offset 0: " in by_expression.err
+    wrong = on_broker("consume", topic, "-e", "--filter", "json.n >")
+    assert wrong.code == 2
+    assert "line 1, column" in wrong.err
 
 
 def test_meta_only_shows_no_payload(on_broker: Odradek, topic: str) -> None:

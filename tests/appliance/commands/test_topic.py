@@ -81,6 +81,10 @@ def test_topics_are_chosen_by_pattern_and_state(on_broker: Odradek, topic: str) 
     on_broker("topic", "alter", topic, "--set", "min.insync.replicas=2").ok()
     found = on_broker("topic", "list", topic, "--under-min-isr", "-d", "--format", "json").ok()
     assert [row["partition"] for row in found.data] == [0, 1, 2]
+    spare = ["topic", "list", topic, "--at-min-isr", "-d", "--format", "json"]
+    assert on_broker(*spare).ok().data == []
+    on_broker("topic", "alter", topic, "--set", "min.insync.replicas=1").ok()
+    assert len(on_broker(*spare).ok().data) == 3
     on_broker("topic", "alter", topic, "--delete", "min.insync.replicas").ok()
 
 

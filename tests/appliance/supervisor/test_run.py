@@ -5,9 +5,10 @@ import signal
 import sys
 from pathlib import Path
 
-from appliance.supervisor.programs import Program, configured_listener, reachable
+from appliance.supervisor.programs import Program, configured_listener
 from appliance.supervisor.run import Supervisor, describe_status
 from broker.clock import SystemClock
+from dashboard.probe import reachable
 
 OBEDIENT = """
 import signal, sys

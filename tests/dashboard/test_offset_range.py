@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.offset_range import (
+from dashboard.offset_range import (
     Anchor,
     Bound,
     OffsetRange,
