@@ -212,9 +212,12 @@ def command_line(options: argparse.Namespace) -> str:
     """What made these figures, without the places of this machine."""
     words = ["python -m tests.bench", *(f"--only '{name}'" for name in options.only)]
     words += ["--quick"] * options.quick
-    words += [f"--rounds {options.rounds}"] * bool(options.rounds)
-    words += [f"--warmup {options.warmup:g}"] * (options.warmup is not None)
-    words += [f"--broker {options.broker}"] * bool(options.broker)
+    if options.rounds:
+        words.append(f"--rounds {options.rounds}")
+    if options.warmup is not None:
+        words.append(f"--warmup {options.warmup:g}")
+    if options.broker:
+        words.append(f"--broker {options.broker}")
     return " ".join(words)
 
 

@@ -32,9 +32,7 @@ class PageDropper:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> "PageDropper":
-        for path in self._logs():
-            with self._open(path) as descriptor:
-                os.fdatasync(descriptor)  # dirty pages cannot be dropped
+        self.write_back()
         self.drop()
         self._thread.start()
         return self
@@ -42,6 +40,12 @@ class PageDropper:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
+
+    def write_back(self) -> None:
+        """Dirty pages cannot be dropped."""
+        for path in self._logs():
+            with self._open(path) as descriptor:
+                os.fdatasync(descriptor)
 
     def drop(self) -> None:
         for path in self._logs():
@@ -92,13 +96,19 @@ class ColdReader(Line):
         bench.create_topic(broker, HOT)
         batches = bench.scale.count(BATCHES)
         bench.generate(broker, "produce", "-topic", COLD, *RECORDS, "-reqs", batches)
+        # What is cold was written long ago: neither measurement is one of its way to the disk.
+        PageDropper(self._directory(broker)).write_back()
+
+    @staticmethod
+    def _directory(broker: Broker) -> Path:
+        (directory,) = broker.data.rglob(f"{COLD}-0")
+        return directory
 
     def run(self, bench: Bench, broker: Broker) -> dict[str, float]:
         seconds = bench.scale.seconds * 2
         alone = self._tiny_p99(bench, broker, seconds)
-        (directory,) = broker.data.rglob(f"{COLD}-0")
         read_before = disk_reads(broker)
-        with PageDropper(directory):
+        with PageDropper(self._directory(broker)):
             time = ("-seconds", seconds + HEAD_START_SECONDS + bench.scale.warmup_seconds)
             reader = generator.start(broker.address, "fetch", "-topic", COLD, *time)
             beside = self._tiny_p99(bench, broker, seconds)

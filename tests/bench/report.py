@@ -138,6 +138,7 @@ DOCUMENT = """\
 Made by `{command}`. Apache Kafka 4.4 and Odradek run on the same machine in the same run; every line is alternated
 between them ({rounds} x {seconds:g} s where time is the measure), never both under load at once; the table
 shows medians. Ratio is Odradek / Kafka. Ratios hold better than absolute figures: run it where you will run Odradek.
+The dashboard's own figures are in [benchmarks_dashboard.md](benchmarks_dashboard.md).
 
 {facts}
 

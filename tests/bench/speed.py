@@ -98,15 +98,31 @@ def core_latency_lines(version: int) -> Iterator[Line]:
 
 
 #: Requests on a connection, as in the measurements that the bars come from.
-FRESH_REQUESTS = {"tiny": 30_000, "batch": 20_000, "big": 2_000, "eight": 10_000, "fetch": 2_000}
+FRESH_REQUESTS = {
+    "tiny": 30_000,
+    "batch": 20_000,
+    "big": 2_000,
+    "eight": 10_000,
+    "fetch": 2_000,
+    "flush": 300,
+}
+
+#: How long an offered rate lasts on a broker that has just started.
+FRESH_OFFER_SECONDS = 10
 
 
 def fresh_lines() -> Iterator[Line]:
-    """The core lines as the bars were set, on brokers that nothing has warmed up."""
+    """The lines with bars as these were set, on brokers that nothing has warmed up."""
     for produce, fetch in ((OLD_PRODUCE, OLD_FETCH), (NEW_PRODUCE, NEW_FETCH)):
         for line in (*core_produce_lines(produce), *core_fetch_lines(fetch)):
             assert isinstance(line, TopicLine)
             yield FreshLine(line, FRESH_REQUESTS[line.name.partition("-")[0]])
+        for rate, line in zip(OFFERED_RATES, core_latency_lines(produce), strict=True):
+            assert isinstance(line, TopicLine)
+            yield FreshLine(line, rate * FRESH_OFFER_SECONDS)
+    for line in flush_lines():
+        if any(figure.bar is not None for figure in line.figures):
+            yield FreshLine(line, FRESH_REQUESTS["flush"])
 
 
 def core_lines() -> Iterator[Line]:
@@ -181,7 +197,7 @@ def strict_lines() -> Iterator[Line]:
     )
 
 
-def flush_lines() -> Iterator[Line]:
+def flush_lines() -> Iterator[TopicLine]:
     """Every append is on the disk before its answer: how well answers share a flush."""
     bars = {(64, 1): at_least(10), (64, 64): at_least(3)}
     for partitions in (1, 64):
