@@ -1,11 +1,5 @@
-"""Everything here runs real clients, Apache Kafka or our broker as a process.
+"""Everything here runs real clients, Apache Kafka or our broker as a process."""
 
-ODRADEK_PART="1/5" keeps one fifth of the slow tests, so that a run of bounded time sees them all in
-turn.
-"""
-
-import os
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,20 +15,10 @@ from tests.support.wire import Wire
 HERE = Path(__file__).parent
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    part = os.environ.get("ODRADEK_PART")
-    number, count = (int(text) for text in part.split("/")) if part else (0, 1)
-    others = []
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if HERE not in item.path.parents:
-            continue
-        item.add_marker(pytest.mark.conformance)
-        is_slow = item.get_closest_marker("slow") is not None
-        if is_slow and zlib.crc32(item.nodeid.encode()) % count != number:
-            others.append(item)
-    if others:
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in others]
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.conformance)
 
 
 @pytest.fixture

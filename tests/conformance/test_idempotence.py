@@ -7,7 +7,7 @@ import pytest
 from tests.support import processes, requests
 from tests.support.fixtures import Broker
 from tests.support.odradek import OdradekBroker
-from tests.support.record_batches import TRANSACTIONAL, batch
+from tests.support.record_batches import batch
 from tests.support.requests import create_topic, now_ms, try_produce
 from tests.support.wire import Struct, Wire
 
@@ -77,43 +77,6 @@ def test_a_producer_id_of_ones_own_needs_a_transactional_id(wire: Wire) -> None:
 def test_the_empty_transactional_id_is_refused(wire: Wire) -> None:
     answer = wire.request("init_producer_id", 4, transactional_id="", transaction_timeout=1000)
     assert answer.error_code == INVALID_REQUEST
-
-
-def test_a_transactional_id_gets_a_fatal_error_before_there_are_transactions(
-    shared_odradek: OdradekBroker,
-) -> None:
-    with Wire(shared_odradek.address) as wire:
-        answer = wire.request(
-            "init_producer_id", 4, transactional_id="mine", transaction_timeout=1000
-        )
-        assert answer.error_code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        assert answer.producer_id == -1
-
-
-def test_a_transactional_batch_is_refused_before_there_are_transactions(
-    shared_odradek: OdradekBroker,
-) -> None:
-    with Wire(shared_odradek.address) as wire:
-        name = create_topic(wire)
-        producer_id, epoch = requests.init_producer(wire)
-        data = batch(
-            [b"v"],
-            timestamp=now_ms(),
-            attributes=TRANSACTIONAL,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            base_sequence=0,
-        )
-        for version in (8, 11):
-            fields = requests.produce_fields(name, 0, data) | {"transactional_id": "mine"}
-            answer = wire.request("produce", version, **fields)
-            found = answer.responses[0].partition_responses[0]
-            assert found.error_code == INVALID_TXN_STATE
-        assert try_produce(wire, name, data).error_code == INVALID_TXN_STATE
-        # Nobody can pin the last stable offset.
-        requests.produce_values(wire, name, [b"plain"])
-        part = requests.fetch(wire, name, 0, isolation_level=1)
-        assert part.last_stable_offset == part.high_watermark == 1
 
 
 def test_batches_in_sequence_are_appended(producer: Producer) -> None:

@@ -1,0 +1,237 @@
+"""Exactly once, while the job and the broker are killed: output equals input, once, in order."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import groups, processes, requests
+from tests.support.odradek import REPOSITORY, OdradekBroker
+from tests.support.transactions import (
+    TransactionalProducer,
+    committed_values,
+    describe,
+    wait_for_coordinator,
+    wait_for_state,
+)
+from tests.support.wire import Wire, WireError
+
+PARTITIONS = 2
+TRANSACTION_COORDINATOR_FENCED = 52
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[OdradekBroker]:
+    with OdradekBroker(tmp_path / "b", SETTINGS) as made:
+        yield made
+
+
+class Job:
+    """A copy job in a process of its own."""
+
+    def __init__(self, broker: OdradekBroker, directory: Path) -> None:
+        self._broker = broker
+        self._output = directory / "job.txt"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._output.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.copy_job", self._broker.bootstrap,
+                 "copier", "copy", "source", "target"],
+                cwd=REPOSITORY,
+                stdout=output,
+                stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def keep_alive(self) -> None:
+        """A job that gave up (its transaction was fenced, say) has a successor."""
+        if self._process is not None and self._process.poll() is not None:
+            self.start()
+
+    @property
+    def committed(self) -> int:
+        """Transactions that all jobs together saw committed."""
+        return self._output.read_bytes().count(b"\n") if self._output.exists() else 0
+
+
+def copied(broker: OdradekBroker) -> list[list[bytes | None]]:
+    with Wire(broker.address, timeout=60) as wire:
+        return [committed_values(wire, "target", partition=each) for each in range(PARTITIONS)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_copy_job_is_killed_and_so_is_the_broker(
+    broker: OdradekBroker, tmp_path: Path, seed: int
+) -> None:
+    dice = random.Random(seed)
+    inputs = [[b"%d-%d" % (p, n) for n in range(1500)] for p in range(PARTITIONS)]
+    with Wire(broker.address) as wire:
+        for name in ("source", "target"):
+            requests.create_topic(wire, name, partitions=PARTITIONS)
+        for partition, values in enumerate(inputs):
+            for start in range(0, len(values), 100):
+                requests.produce_values(
+                    wire, "source", values[start : start + 100], partition=partition
+                )
+    job = Job(broker, tmp_path)
+    job.start()
+    try:
+        for _ in range(12):
+            goal = job.committed + dice.randrange(1, 8)
+
+            def is_further(goal: int = goal) -> bool:
+                job.keep_alive()
+                return job.committed >= goal or is_done(broker, inputs)
+
+            processes.wait_until(is_further, 120, "transactions")
+            if dice.random() < 0.5:
+                job.kill()
+                job.start()
+            else:
+                broker.kill9()
+                broker.start()
+
+        def is_over() -> bool:
+            job.keep_alive()
+            return is_done(broker, inputs)
+
+        processes.wait_until(is_over, 300, "the end")
+    finally:
+        job.kill()
+    assert copied(broker) == [[b"copy of " + value for value in values] for values in inputs]
+
+
+def is_done(broker: OdradekBroker, inputs: list[list[bytes]]) -> bool:
+    with Wire(broker.address, timeout=60) as wire:
+        groups.wait_for_coordinator(wire, "copier")
+        return all(
+            groups.committed_offset(wire, "copier", "source", partition=partition) == len(values)
+            for partition, values in enumerate(inputs)
+        )
+
+
+# --- kill -9 at each step ---------------------------------------------------------------------
+
+
+def added(producer: TransactionalProducer) -> None:
+    producer.add("t", 0)
+
+
+def produced(producer: TransactionalProducer) -> None:
+    added(producer)
+    assert producer.produce("t", [b"v"]) == 0
+
+
+def with_offsets(producer: TransactionalProducer) -> None:
+    produced(producer)
+    assert producer.add_offsets("g") == 0
+    assert producer.commit_offset("g", "t", 7) == 0
+
+
+@pytest.mark.parametrize("step", [added, produced, with_offsets])
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_transaction_goes_on_after_the_brokers_death(
+    broker: OdradekBroker, step: Callable[[TransactionalProducer], None], is_commit: bool
+) -> None:
+    with Wire(broker.address) as wire:
+        requests.create_topic(wire, "t")
+        groups.find_coordinator(wire, "g")
+        producer = TransactionalProducer(wire).init()
+        step(producer)
+    broker.kill9()
+    broker.start()
+    with Wire(broker.address) as wire:
+        wait_for_coordinator(wire, producer.transactional_id)
+        groups.wait_for_coordinator(wire, "g")
+        producer.wire = wire
+        assert describe(wire, producer.transactional_id).transaction_state == "Ongoing"
+        assert committed_values(wire, "t") == []
+        producer.end(is_commit)
+        wait_for_state(
+            wire, producer.transactional_id, f"Complete{'Commit' if is_commit else 'Abort'}"
+        )
+        kept = [b"v"] if is_commit and step is not added else []
+        assert committed_values(wire, "t") == kept
+        offset = 7 if is_commit and step is with_offsets else -1
+        assert groups.committed_offset(wire, "g", "t") == offset
+        # And it is good for another one.
+        producer.add("t", 0)
+        assert producer.produce("t", [b"w"]) == 0
+        producer.end(True)
+        wait_for_state(wire, producer.transactional_id, "CompleteCommit")
+        assert committed_values(wire, "t") == [*kept, b"w"]
+
+
+def test_what_was_answered_survives_and_the_rest_is_whole(broker: OdradekBroker) -> None:
+    """The broker dies while transactions of several partitions end: each is there on all of its
+    partitions or on none, and those that were answered are."""
+    with Wire(broker.address) as wire:
+        requests.create_topic(wire, "t", partitions=3)
+        producer = TransactionalProducer(wire).init()
+        answered = 0
+        try:
+            for number in range(200):
+                producer.add("t", 0, 1, 2)
+                for partition in range(3):
+                    assert producer.produce("t", [b"%d" % number], partition=partition) == 0
+                if number == 100:
+                    broker.kill9()
+                producer.end(True)
+                answered = number + 1
+        except (WireError, OSError):
+            pass
+    broker.start()
+    with Wire(broker.address) as wire:
+        heir = TransactionalProducer(wire, producer.transactional_id)
+        wait_for_coordinator(wire, producer.transactional_id)
+        heir.init()
+        found = [committed_values(wire, "t", partition=partition) for partition in range(3)]
+    assert answered == 100
+    assert found[0] == [b"%d" % number for number in range(len(found[0]))]
+    assert len(found[0]) >= answered
+    assert found == [found[0]] * 3
+
+
+def test_old_coordinators_stay_fenced_after_a_crash(broker: OdradekBroker) -> None:
+    def write(wire: Wire, coordinator_epoch: int) -> int:
+        marker = {
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.epoch,
+            "transaction_result": False,
+            "topics": [{"name": "t", "partition_indexes": [0]}],
+            "coordinator_epoch": coordinator_epoch,
+        }
+        answer = wire.request("write_txn_markers", 1, markers=[marker])
+        code: int = answer.markers[0].topics[0].partitions[0].error_code
+        return code
+
+    with Wire(broker.address) as wire:
+        requests.create_topic(wire, "t")
+        producer = TransactionalProducer(wire).init()
+        assert write(wire, 50) == 0
+        assert write(wire, 49) == TRANSACTION_COORDINATOR_FENCED
+    for stop in (broker.kill9, broker.stop):
+        stop()
+        broker.start()
+        with Wire(broker.address) as wire:
+            assert write(wire, 49) == TRANSACTION_COORDINATOR_FENCED
+            assert write(wire, 50) == 0

@@ -1,0 +1,204 @@
+"""Transactions by Apache Kafka's own tools: a Java producer, ``kafka-transactions``, the console
+consumer, the dump-log tool; and by librdkafka."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from tests.support import apache, dump_log, groups, requests
+from tests.support.odradek import OdradekBroker
+from tests.support.requests import create_topic
+from tests.support.transactions import (
+    TransactionalProducer,
+    committed_values,
+    describe,
+    wait_for_coordinator,
+    wait_for_state,
+)
+from tests.support.wire import Wire
+
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "1",
+}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[OdradekBroker]:
+    with OdradekBroker(tmp_path / "b", SETTINGS) as made:
+        yield made
+
+
+def transactions(broker: OdradekBroker, *arguments: object) -> apache.ToolRun:
+    done = apache.run_tool(
+        "TransactionsCommand", ["--bootstrap-server", broker.bootstrap, *arguments]
+    ).ok()
+    assert "Exception" not in done.stdout + done.stderr, done
+    return done
+
+
+def rows(done: apache.ToolRun) -> list[dict[str, str]]:
+    heading, *lines = [line.split() for line in done.lines if line.strip()]
+    return [dict(zip(heading, line, strict=False)) for line in lines]
+
+
+def test_a_java_producer_and_a_java_consumer(broker: OdradekBroker) -> None:
+    with Wire(broker.address) as wire:
+        topic = create_topic(wire, partitions=2)
+        apache.run_tool(
+            "ProducerPerformance",
+            ["--topic", topic, "--num-records", "2000", "--record-size", "20", "--throughput", "-1",
+             "--transactional-id", "java", "--transaction-duration-ms", "20",
+             "--command-property", f"bootstrap.servers={broker.bootstrap}"],
+        ).ok()  # fmt: skip
+        found = describe(wire, "java")
+        assert found.transaction_state == "CompleteCommit"
+        values = [committed_values(wire, topic, partition=each) for each in range(2)]
+        assert sum(map(len, values)) == 2000
+        # Somebody else's transaction on the same partitions is aborted.
+        other = TransactionalProducer(wire).init()
+        other.add(topic, 0)
+        assert other.produce(topic, [b"aborted"]) == 0
+        other.end(False)
+        wait_for_state(wire, other.transactional_id, "CompleteAbort")
+    read = apache.run_tool(
+        "consumer.ConsoleConsumer",
+        ["--bootstrap-server", broker.bootstrap, "--topic", topic, "--from-beginning",
+         "--isolation-level", "read_committed", "--max-messages", "2000"],
+    ).ok()  # fmt: skip
+    assert len(read.lines) == 2000
+    assert "aborted" not in read.lines
+
+
+def test_transactions_are_listed_described_and_ended_by_hand(broker: OdradekBroker) -> None:
+    with Wire(broker.address) as wire:
+        topic = create_topic(wire)
+        wait_for_coordinator(wire, "mine")
+        producer = TransactionalProducer(wire, "mine").init()
+        producer.add(topic, 0)
+        assert producer.produce(topic, [b"v"]) == 0
+        (listed,) = rows(transactions(broker, "list"))
+        assert (listed["TransactionalId"], listed["TransactionState"]) == ("mine", "Ongoing")
+        assert listed["ProducerId"] == str(producer.producer_id)
+        (told,) = rows(transactions(broker, "describe", "--transactional-id", "mine"))
+        assert (told["TransactionState"], told["TopicPartitions"]) == ("Ongoing", f"{topic}-0")
+        assert told["TransactionTimeoutMs"] == "60000"
+        where = ("--topic", topic, "--partition", "0")
+        (active,) = rows(transactions(broker, "describe-producers", *where))
+        assert active["CurrentTransactionStartOffset"] == "0"
+        transactions(broker, "abort", *where, "--start-offset", "0")
+        assert committed_values(wire, topic) == []
+        assert requests.fetch(wire, topic, 0, isolation_level=1).last_stable_offset == 2
+        assert rows(transactions(broker, "find-hanging", "--broker-id", "1")) == []
+
+
+def test_the_dump_log_tool_decodes_every_record(broker: OdradekBroker) -> None:
+    with Wire(broker.address) as wire:
+        topic = create_topic(wire, partitions=2)
+        group = groups.new_group(wire)
+        wait_for_coordinator(wire, "mine")
+        producer = TransactionalProducer(wire, "mine").init()
+        producer.add(topic, 0, 1)
+        assert producer.produce(topic, [b"v"]) == 0
+        assert producer.add_offsets(group) == 0
+        assert producer.commit_offset(group, topic, 5) == 0
+        producer.end(True)
+        wait_for_state(wire, "mine", "CompleteCommit")
+    broker.stop()
+    (log,) = broker.logs.glob("__transaction_state-*/*.log")
+    done = apache.run_tool("DumpLogSegments", ["--transaction-log-decoder", "--files", log]).ok()
+    records = []
+    for line in done.lines:
+        if " payload: " in line:
+            key, payload = line.split(" key: ", 1)[1].split(" payload: ")
+            records.append((json.loads(key), json.loads(payload)))
+    assert {key["data"]["transactionalId"] for key, _ in records} == {"mine"}
+    states = [value["data"]["transactionStatus"] for _, value in records]
+    assert states == ["Empty", "Ongoing", "Ongoing", "PrepareCommit", "CompleteCommit"]
+    partitions = records[2][1]["data"]["transactionPartitions"]
+    assert {each["topic"] for each in partitions} == {topic, "__consumer_offsets"}
+    dump_log.check(broker.logs)
+
+
+def test_a_java_job_copies_within_transactions(broker: OdradekBroker) -> None:
+    """Kafka's own copy job of its system tests; some of its transactions are aborted on purpose."""
+    values = [b"%d" % number for number in range(400)]
+    with Wire(broker.address) as wire:
+        source, target = create_topic(wire), create_topic(wire)
+        requests.produce_values(wire, source, values)
+        apache.run_tool(
+            "TransactionalMessageCopier",
+            ["--broker-list", broker.bootstrap, "--transactional-id", "copy", "--input-topic", source,
+             "--input-partition", "0", "--output-topic", target, "--consumer-group", "copier",
+             "--max-messages", "400", "--transaction-size", "40", "--use-group-metadata",
+             "--enable-random-aborts"],
+            timeout=120,
+        ).ok()  # fmt: skip
+        wait_for_state(wire, "copy", "CompleteCommit")
+        assert committed_values(wire, target) == values
+        assert groups.committed_offset(wire, "copier", source) == len(values)
+
+
+def test_librdkafka_copies_within_transactions(broker: OdradekBroker) -> None:
+    with Wire(broker.address) as wire:
+        source, target = create_topic(wire), create_topic(wire)
+        requests.produce_values(wire, source, [b"%d" % number for number in range(30)])
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "copier",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "copy"})
+    producer.init_transactions(30)
+    consumer.subscribe([source])
+    try:
+        for is_commit in (False, True):
+            messages = consumer.consume(30, 30)
+            assert len(messages) == 30
+            producer.begin_transaction()
+            for message in messages:
+                producer.produce(target, message.value())
+            producer.send_offsets_to_transaction(
+                consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), 30
+            )
+            if is_commit:
+                producer.commit_transaction(30)
+            else:
+                producer.abort_transaction(30)
+                consumer.seek(TopicPartition(source, 0, 0))
+    finally:
+        consumer.close()
+    with Wire(broker.address) as wire:
+        assert committed_values(wire, target) == [b"%d" % number for number in range(30)]
+        assert groups.committed_offset(wire, "copier", source) == 30
+
+
+def test_librdkafka_is_fenced_by_its_successor(broker: OdradekBroker) -> None:
+    with Wire(broker.address) as wire:
+        topic = create_topic(wire)
+    first, second = (
+        Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "mine"})
+        for _ in range(2)
+    )
+    first.init_transactions(30)
+    first.begin_transaction()
+    first.produce(topic, b"first")
+    first.flush(30)
+    second.init_transactions(30)
+    with pytest.raises(KafkaException) as fenced:
+        first.commit_transaction(30)
+    assert fenced.value.args[0].fatal()
+    second.begin_transaction()
+    second.produce(topic, b"second")
+    second.commit_transaction(30)
+    with Wire(broker.address) as wire:
+        assert committed_values(wire, topic) == [b"second"]
