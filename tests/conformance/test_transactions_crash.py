@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support import groups, processes, requests
+from tests.support.fixtures import broker_with_small_internal_topics
 from tests.support.odradek import REPOSITORY, OdradekBroker
 from tests.support.transactions import (
     TransactionalProducer,
@@ -23,17 +24,7 @@ from tests.support.wire import Wire, WireError
 
 PARTITIONS = 2
 TRANSACTION_COORDINATOR_FENCED = 52
-SETTINGS = {
-    "group.initial.rebalance.delay.ms": "0",
-    "offsets.topic.num.partitions": "2",
-    "transaction.state.log.num.partitions": "2",
-}
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[OdradekBroker]:
-    with OdradekBroker(tmp_path / "b", SETTINGS) as made:
-        yield made
+broker = broker_with_small_internal_topics()
 
 
 class Job:

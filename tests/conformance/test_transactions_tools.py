@@ -4,13 +4,12 @@ consumer, the dump-log tool; and by librdkafka."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.support import apache, dump_log, groups, requests
+from tests.support.fixtures import broker_with_small_internal_topics
 from tests.support.odradek import OdradekBroker
 from tests.support.requests import create_topic
 from tests.support.transactions import (
@@ -22,17 +21,7 @@ from tests.support.transactions import (
 )
 from tests.support.wire import Wire
 
-SETTINGS = {
-    "group.initial.rebalance.delay.ms": "0",
-    "offsets.topic.num.partitions": "2",
-    "transaction.state.log.num.partitions": "1",
-}
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[OdradekBroker]:
-    with OdradekBroker(tmp_path / "b", SETTINGS) as made:
-        yield made
+broker = broker_with_small_internal_topics()
 
 
 def transactions(broker: OdradekBroker, *arguments: object) -> apache.ToolRun:

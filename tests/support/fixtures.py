@@ -70,6 +70,24 @@ def broker_in_the_long_run() -> Callable[[pytest.FixtureRequest], Broker]:
     )(broker)
 
 
+def broker_with_small_internal_topics() -> Callable[[Path], Iterator[OdradekBroker]]:
+    """A `broker` fixture for files that kill a broker of ours, or read its internal topics' files.
+
+    broker = broker_with_small_internal_topics()
+    """
+    settings = {
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "2",
+        "transaction.state.log.num.partitions": "1",
+    }
+
+    def broker(tmp_path: Path) -> Iterator[OdradekBroker]:
+        with OdradekBroker(tmp_path / "b", settings) as made:
+            yield made
+
+    return pytest.fixture(broker)
+
+
 @pytest.fixture(
     params=["odradek", pytest.param("apache", marks=pytest.mark.slow)],
     ids=["own_odradek", "own_apache"],

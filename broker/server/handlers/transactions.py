@@ -102,8 +102,7 @@ async def _add(
     partitions = _partitions(topics)
     refused = _refused(broker, partitions, may_be_internal=version >= BATCHED_FROM)
     if refused:
-        rest = ErrorCode.OPERATION_NOT_ATTEMPTED
-        return [(each, refused.get(each, rest)) for each in partitions]
+        return refused
     coordinator = broker.transactions.coordinator
     code: ErrorCode = await called_back(coordinator.add_partitions, producer, partitions)
     return [(each, _told(code, version)) for each in partitions]
@@ -113,8 +112,7 @@ def _verify(broker: Broker, producer: ProducerOfTransaction, topics: Iterable[An
     partitions = _partitions(topics)
     refused = _refused(broker, partitions, may_be_internal=True)
     if refused:
-        rest = ErrorCode.OPERATION_NOT_ATTEMPTED
-        return [(each, refused.get(each, rest)) for each in partitions]
+        return refused
     try:
         codes: Sequence[ErrorCode] = broker.transactions.coordinator.verify(producer, partitions)
     except KafkaError as error:
@@ -129,8 +127,9 @@ def _partitions(topics: Iterable[Any]) -> list[TopicPartition]:
 
 
 def _refused(
-    broker: Broker, partitions: Iterable[TopicPartition], may_be_internal: bool
-) -> dict[TopicPartition, ErrorCode]:
+    broker: Broker, partitions: Sequence[TopicPartition], may_be_internal: bool
+) -> Codes | None:
+    """One that is refused keeps the others from being looked at. None: all are well."""
     refused = {}
     for each in partitions:
         topic = broker.image.topics.get(each.topic)
@@ -138,7 +137,9 @@ def _refused(
             refused[each] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif topic is None or not 0 <= each.partition < len(topic.partitions):
             refused[each] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return refused
+    if not refused:
+        return None
+    return [(each, refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED)) for each in partitions]
 
 
 def _results(types: Any, codes: Codes) -> list[object]:

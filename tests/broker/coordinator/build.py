@@ -26,6 +26,7 @@ from broker.coordinator.group.requests import (
 )
 from broker.coordinator.result import CoordinatorRecord, Producer
 from broker.coordinator.runtime import Shard
+from broker.coordinator.timers import Timers
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.model.ids import ZERO_TOPIC_ID, TopicId
@@ -94,6 +95,18 @@ class MemoryLog:
             done(error)
 
 
+def advance(clock: ManualScheduler, timers: Timers, ms: int) -> None:
+    """Time passes, with every timer at its moment."""
+    end_ms = clock.now_ms + ms
+    while True:
+        deadline_ms = timers.next_deadline_ms
+        if deadline_ms is None or deadline_ms > end_ms:
+            break
+        clock.now_ms = max(clock.now_ms, deadline_ms)
+        timers.fire(clock.now_ms)
+    clock.now_ms = end_ms
+
+
 class GroupWorld:
     def __init__(self, partitions: int = 1, **settings: str) -> None:
         self.clock = ManualScheduler()
@@ -130,16 +143,7 @@ class GroupWorld:
         self.groups = self._start()
 
     def advance(self, ms: int) -> None:
-        """Time passes, with every timer at its moment."""
-        end_ms = self.clock.now_ms + ms
-        timers = self.groups.runtime.timers
-        while True:
-            deadline_ms = timers.next_deadline_ms
-            if deadline_ms is None or deadline_ms > end_ms:
-                break
-            self.clock.now_ms = max(self.clock.now_ms, deadline_ms)
-            timers.fire(self.clock.now_ms)
-        self.clock.now_ms = end_ms
+        advance(self.clock, self.groups.runtime.timers, ms)
 
     def member(self, name: str = "c", **options: Any) -> Member:
         return Member(self, name, **options)

@@ -18,7 +18,7 @@ from broker.coordinator.transaction.requests import (
 from broker.model.error_code import ErrorCode
 from broker.model.ids import TopicPartition
 from broker.model.transaction_marker import TransactionMarker
-from tests.broker.coordinator.build import MemoryLog
+from tests.broker.coordinator.build import MemoryLog, advance
 from tests.support.by_hand import ManualScheduler
 
 NONE = ErrorCode.NONE
@@ -100,15 +100,7 @@ class TransactionWorld:
         self.coordinator = self._start()
 
     def advance(self, ms: int) -> None:
-        end_ms = self.clock.now_ms + ms
-        timers = self.coordinator.runtime.timers
-        while True:
-            deadline_ms = timers.next_deadline_ms
-            if deadline_ms is None or deadline_ms > end_ms:
-                break
-            self.clock.now_ms = max(self.clock.now_ms, deadline_ms)
-            timers.fire(self.clock.now_ms)
-        self.clock.now_ms = end_ms
+        advance(self.clock, self.coordinator.runtime.timers, ms)
 
     def expire(self) -> None:
         for hosted in self.coordinator.runtime.all_hosted():
