@@ -17,17 +17,18 @@ from broker.metadata.image import (
 from broker.metadata.store import Failed, MetadataStore, Node
 from broker.model.ids import NO_BROKER, BrokerId
 
-#: Subtrees that make the image.
+#: Subtrees that make the image. The controller's epoch comes last: if it is still ours when all else
+#: was read, nobody else had been elected, and nobody else can have written any of it.
 SUBTREES = (
     znodes.CLUSTER_ID,
     znodes.CONTROLLER,
-    znodes.CONTROLLER_EPOCH,
     znodes.BROKER_IDS,
     znodes.BROKER_EPOCHS,
     znodes.TOPICS,
     znodes.TOPIC_CONFIGS,
     znodes.BROKER_CONFIGS,
     znodes.PRODUCER_IDS,
+    znodes.CONTROLLER_EPOCH,
 )
 
 Nodes = Mapping[str, list[tuple[str, Node]]]

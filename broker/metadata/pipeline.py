@@ -278,6 +278,7 @@ _NOTHING_CHANGED = (
     RefusalReason.DISK_FULL,
     RefusalReason.UNAVAILABLE,
     RefusalReason.TOO_LARGE,
+    RefusalReason.NOT_ALLOWED,
 )
 
 

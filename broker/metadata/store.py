@@ -66,10 +66,14 @@ class RefusalReason(Enum):
     TOO_LARGE = "too large"
     DISK_FULL = "disk full"
     UNAVAILABLE = "store unavailable"
+    NOT_ALLOWED = "not allowed"
 
 
 class OperationResult(NamedTuple):
-    """Where a node was created (sequential ones differ from what was asked), and its version."""
+    """Where a node was created (sequential ones differ from what was asked), and its version.
+
+    Of a node that was deleted or checked at any version, an adapter may not know it: -1.
+    """
 
     path: str
     version: int
@@ -170,7 +174,8 @@ class MetadataStore(Protocol):
     ) -> None:
         """The node and everything below it, parents before children; empty without a node.
 
-        Atomic for the local store only: others may see a write of theirs half.
+        Atomic for the local store only: others may see a write half, and call back after the
+        callbacks of later calls.
         """
         ...
 

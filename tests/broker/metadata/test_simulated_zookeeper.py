@@ -7,8 +7,18 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.metadata.store import Create, Failed, RefusalReason, Refused, SessionState, Unknown
+from broker.metadata.store import (
+    Create,
+    Failed,
+    MetadataStore,
+    RefusalReason,
+    Refused,
+    SessionState,
+    Unknown,
+)
+from tests.broker.metadata.session_contract import SessionContract
 from tests.broker.metadata.store_contract import StoreContract, get, submit
+from tests.simulation.world import World
 from tests.support.simulated_zookeeper import SimulatedStore, ZooKeeperServer
 from tests.support.turns import Turns
 
@@ -102,3 +112,45 @@ def test_ephemeral_nodes_go_when_the_server_ends_the_session(world: ZooKeeperWor
     assert states == [SessionState.SUSPENDED, SessionState.EXPIRED, SessionState.CONNECTED]
     assert world.store.session_id > session_id
     assert get(world, "/e") is None
+
+
+class TimedWorld:
+    """With time, which passes when the test waits; a store's number is its wire's name."""
+
+    def __init__(self) -> None:
+        self._world = World(1)
+        self._server = ZooKeeperServer(self._world, session_timeout_ms=600_000)
+        self._count = 0
+        self.store: MetadataStore = self.other()
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        end_ms = self._world.now_ms + 60_000
+        while not condition():
+            assert self._world.now_ms < end_ms, what
+            self._world.run_until(self._world.now_ms + 1)
+
+    def other(self) -> SimulatedStore:
+        self._count += 1
+        return SimulatedStore(self._server, self._world, self._count)
+
+    def cut(self) -> None:
+        self._server.lost_requests.add(1)
+        self._server.lost_answers.add(1)
+        assert isinstance(self.store, SimulatedStore)
+        self.store.connection_lost()
+
+    def lose_answers(self) -> None:
+        self._server.lost_answers.add(1)
+
+    def heal(self) -> None:
+        self._server.lost_requests.clear()
+        self._server.lost_answers.clear()
+
+    def end_session(self, store: MetadataStore) -> None:
+        self._server.expire(store.session_id)
+
+
+class TestSessions(SessionContract):
+    @pytest.fixture
+    def world(self) -> TimedWorld:
+        return TimedWorld()
