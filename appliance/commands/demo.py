@@ -1,4 +1,4 @@
-"""``odradek demo``: a shop that writes events, and two reports about them."""
+"""``odradek demo``: a shop that writes events, topics that data leaves in minutes, and two reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from dashboard.cluster import KafkaFailure
 if TYPE_CHECKING:
     from dashboard.gateway import Gateway
 
-PARTITIONS = 3
 EXISTS = "TOPIC_ALREADY_EXISTS"
 SCHEMA = (
     "kind string, at long, retailer string, user string, page string, words string, amount double"
@@ -57,6 +56,8 @@ def demo(
 ) -> int:
     """Write shop events into topics, and have two reports computed every 5 minutes.
 
+    Three of the topics show how data leaves: by time, by size, and by compaction.
+
     Spark, which computes them, is downloaded first where Java is there; without it the events are
     written all the same, and what is left out is said.
     """
@@ -66,7 +67,9 @@ def demo(
     writer = _Shop(gateway, rate, random.Random(seed))  # noqa: S311 - a demo
     thread = threading.Thread(target=writer.run, args=(stopping,), name="shop")
     session.note(
-        f"writing {rate:g} events a second to {shop.EVENTS} and {shop.METRICS}; Ctrl-C ends"
+        f"writing {rate:g} events a second to {', '.join(shop.TOPICS)}; Ctrl-C ends\n"
+        f"{shop.CLICKS} keeps 3 minutes, {shop.METRICS} 256 KiB, {shop.STOCK} the latest record of "
+        "each article: in some five minutes Retention in the dashboard shows what went, and why"
     )
     end = None if duration_ms is None else time.monotonic() + duration_ms / 1000
     thread.start()
@@ -86,9 +89,9 @@ def demo(
 
 
 def _make_topics(gateway: Gateway) -> None:
-    for name, failure in gateway.create_topics(
-        [shop.EVENTS, shop.METRICS], partitions=PARTITIONS
-    ).items():
+    for name, topic in shop.TOPICS.items():
+        made = gateway.create_topics([name], partitions=topic.partitions, configs=topic.configs)
+        failure = made[name]
         if failure is not None and failure.code != EXISTS:
             raise CommandError(ItemError.of(failure, topic=name).as_line())
 
@@ -101,7 +104,7 @@ class _Shop:
         self.failure = ""
         self._dice = dice
         self._pause_s = 1 / rate
-        self._writers = {name: gateway.writer(name) for name in (shop.EVENTS, shop.METRICS)}
+        self._writers = {name: gateway.writer(name) for name in shop.TOPICS}
 
     def run(self, stopping: threading.Event) -> None:
         due = time.monotonic()
