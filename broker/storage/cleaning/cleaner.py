@@ -248,7 +248,7 @@ class _Round:
                 for at, header in self._whole_batches(segment, position, block):
                     yield position + at, header, block[at : at + header.size_in_bytes]
                     at += header.size_in_bytes
-                self._throttle.take(at)
+                self._throttle.take(len(block))
                 if not at:
                     yield self._large_batch(segment, position, block, file.pread)
                     at = peek_header(block).size_in_bytes

@@ -22,6 +22,7 @@ from broker.storage.cleaning.job import CleanedGroup, CleaningJob, RoundResult
 from broker.storage.cleaning.plan import Cleanable, CleanerLimits, cleanable, job_for
 from broker.storage.cleaning.throttle import Throttle
 from broker.storage.cold import ColdRead
+from broker.storage.filesystem import FileSystem
 from broker.storage.layout import CLEANED_SUFFIX
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
@@ -148,7 +149,12 @@ def look_at(log: Log, now_ms: int) -> Cleanable:
 
 
 def clean_once(
-    manager: LogManager, log: Log, now_ms: int, limits: CleanerLimits = ROOMY
+    manager: LogManager,
+    log: Log,
+    now_ms: int,
+    limits: CleanerLimits = ROOMY,
+    fs: FileSystem | None = None,
+    throttle: Throttle | None = None,
 ) -> RoundResult:
     """One round, as broker and child do it together."""
     what = look_at(log, now_ms)
@@ -165,7 +171,9 @@ def clean_once(
         return True
 
     try:
-        result = clean(log.fs, job, put_in_place, Throttle(limits.io_bytes_per_second))
+        result = clean(
+            fs or log.fs, job, put_in_place, throttle or Throttle(limits.io_bytes_per_second)
+        )
     except Exception:  # not of a crash, which runs nothing any more
         for entry in log.fs.list_directory(log.directory):
             if entry.name.endswith(CLEANED_SUFFIX):
