@@ -76,10 +76,14 @@ class Beat:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self, timeout_s: float = 5.0) -> None:
+    def begin_stop(self) -> None:
+        """Returns at once; may be called in a signal's handler."""
         self._stopping.set()
         if self._service is not None:
             self._service.stop()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        self.begin_stop()
         if self._thread.ident is not None:  # a worker may end before it has begun
             self._thread.join(timeout_s)
 

@@ -102,6 +102,10 @@ class Transport(virtual.Transport):
         super().__init__(client, **options)
         self.state = self.global_state
 
+    def drain_events(self, connection: Any, timeout: float | None = None, **_: Any) -> None:
+        """Celery asks for two seconds, and only then looks at whether it shall stop."""
+        super().drain_events(connection, timeout and min(timeout, self.polling_interval))
+
     def driver_version(self) -> str:
         return "1"
 

@@ -158,6 +158,7 @@ def _work(lock: int) -> int:
     def on_stop(**_: Any) -> None:
         child.end_for_sure(END_AFTER_S)
         runner().stop()
+        beat.begin_stop()
 
     worker = app.Worker(
         pool="threads",

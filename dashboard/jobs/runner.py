@@ -134,6 +134,7 @@ class Runner:
         try:
             result = _function(run.job)(context)
         except WorkerStopping:
+            context.log(runs.INTERRUPTED)
             runs.requeue(run_id=run.pk, worker=self.name)
             logger.info("%s %s: run %d goes back into the queue", run.job, run.target, run.pk)
             return

@@ -25,6 +25,7 @@ LEASE_S = 30
 MAX_ERROR_CHARACTERS = 20_000
 RING_AFTER_S = 10
 """A run that was queued just now has its bell on the way."""
+INTERRUPTED = "its worker was stopped before it was done: it begins again"
 MAX_RINGS = 200
 """Bells of one sweep; the next one goes on."""
 
@@ -134,7 +135,7 @@ def _stand_for_the_one_before(run: JobRun) -> None:
 
 
 def requeue(*, run_id: int, worker: str) -> bool:
-    """Put it back as if it had never begun."""
+    """Put it back: it begins anew. What is said of it is that it was interrupted."""
     return bool(
         _mine(run_id, worker).update(
             state=JobRun.State.QUEUED,
@@ -142,7 +143,8 @@ def requeue(*, run_id: int, worker: str) -> bool:
             started_at=None,
             lease_until=None,
             done=0,
-            progress_text="",
+            total=None,
+            progress_text=INTERRUPTED,
         )
     )
 

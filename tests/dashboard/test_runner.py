@@ -167,6 +167,8 @@ def test_a_worker_that_stops_puts_its_runs_back(stage: Stage, perform: Perform) 
     one.stop()
     thread.join(30)
     assert (state(run), run.worker, run.lease_until) == (STATE.QUEUED, "", None)
+    assert run.progress_text == runs.INTERRUPTED
+    assert runs.INTERRUPTED in (run_logs.read(run.pk) or "")
 
 
 def test_the_sweep_declares_runs_lost_and_rings_for_those_that_wait(stage: Stage) -> None:
