@@ -10,11 +10,12 @@ from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.urls import URLPattern, URLResolver, path
+from django.urls import URLPattern, URLResolver, re_path
 from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError
 from ninja.openapi.docs import Swagger
+from ninja.openapi.schema import OpenAPISchema
 
 from dashboard.api import (
     alert_rules,
@@ -42,7 +43,8 @@ Everything that the pages can do. Authenticate with a token (made under *API tok
 * `null` is what this cluster does not tell.
 * Every refusal has the shape `Error`; `error.code` is for programs.
 * Figures come from the newest snapshot: `taken_ms` says when it was taken.
-* A request holds 8 MiB at most; a larger one is refused with 413, in plain words, before it is read.
+* A request holds 8 MiB at most, its address and each header 16 KiB: a larger one is refused with 413 or
+  431, in plain words, before it is read.
 * Twenty wrong tokens from one address within 15 minutes: further ones are refused with 429.
 """
 
@@ -53,8 +55,33 @@ class Docs(Swagger):
     template = "dashboard/api_docs.html"
 
 
+TOO_LARGE = {
+    "413": ("RequestTooLarge", "The request holds more than 8 MiB."),
+    "431": ("AddressTooLong", "The address or a header is longer than 16 KiB."),
+}
+"""Refused by the server in front (``appliance.guarded_http``), before it is known what is asked for."""
+
+
+class Api(NinjaAPI):
+    """Its document also has what is refused before an operation is reached."""
+
+    def get_openapi_schema(self, **options: Any) -> OpenAPISchema:
+        schema = super().get_openapi_schema(**options)
+        text = {"text/plain": {"schema": {"type": "string"}}}
+        schema["components"]["responses"] = {
+            name: {"description": why, "content": text} for name, why in TOO_LARGE.values()
+        }
+        for methods in schema["paths"].values():
+            for operation in methods.values():
+                operation["responses"] |= {
+                    status: {"$ref": f"#/components/responses/{name}"}
+                    for status, (name, _) in TOO_LARGE.items()
+                }
+        return schema
+
+
 def make() -> NinjaAPI:
-    api = NinjaAPI(
+    api = Api(
         title="Odradek",
         version=settings.ODRADEK_VERSION,
         description=DESCRIPTION,
@@ -91,9 +118,13 @@ def urls() -> list[URLPattern | URLResolver]:
     for pattern in api.urls[0]:
         assert isinstance(pattern, URLPattern)
         is_guarded = pattern.name in GUARDED
-        pattern.callback = (_guarded if is_guarded else _exposed)(pattern.callback)
+        if pattern.name == "api-root":
+            pattern.callback = nothing  # by itself it is a page that is not found
+        else:
+            pattern.callback = (_guarded if is_guarded else _exposed)(pattern.callback)
         found.append(pattern)
-    found.append(path("<path:rest>", nothing, name="nothing"))
+    # Any rest, one with the end of a line too, which the converter `path` does not take.
+    found.append(re_path("", nothing, name="nothing"))
     return found
 
 
@@ -133,5 +164,5 @@ def _guarded(view: Any) -> Any:
 
 @csrf_exempt
 @login_not_required
-def nothing(request: HttpRequest, rest: str) -> HttpResponse:
+def nothing(request: HttpRequest) -> HttpResponse:
     return errors.refuse(404, "There is nothing at this address.")
