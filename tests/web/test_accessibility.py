@@ -22,10 +22,9 @@ class Look(NamedTuple):
         return f"{self.scheme}-{self.width}"
 
 
-USUAL = (Look("light", 1440), Look("dark", 390))
+LOOKS = (Look("light", 1440), Look("dark", 1440), Look("dark", 390), Look("light", 390))
 BY_LOOK = ("color-contrast", "link-in-text-block", "scrollable-region-focusable", "target-size")
 """Rules whose verdict depends on colours and widths; the others are asked once a page."""
-OTHERS = (Look("dark", 1440), Look("light", 390))
 DRAWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 """Boxes that have begun to scroll are made reachable when the window has been drawn anew."""
 REFLOW = 320
@@ -45,25 +44,13 @@ def test_axe_finds_nothing_serious(visit: Callable[..., Visitor], pages: dict[st
     troubles: list[str] = []
     for name, page in _each(visit, pages, troubles):
         troubles += [f"{name}: {one}" for one in _disorder(page)]
-        for look in USUAL:
-            rules = () if look is USUAL[0] else BY_LOOK
+        for look in LOOKS:
+            rules = () if look is LOOKS[0] else BY_LOOK
             troubles += [f"{name} {look}: {one}" for one in _at(page, name, look, rules)]
         for width in (REFLOW, ZOOMED):
             page.set_viewport_size({"width": width, "height": 900})
             if over := _too_wide(page):
                 troubles.append(f"{name} {width}: {over} pixels too wide")
-    assert not troubles, "\n".join(troubles)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("look", OTHERS, ids=str)
-def test_axe_finds_nothing_serious_in_the_other_looks(
-    visit: Callable[..., Visitor], pages: dict[str, str], look: Look
-) -> None:
-    """Asked once for each page is enough for what does not depend on colours and widths."""
-    troubles: list[str] = []
-    for name, page in _each(visit, pages, troubles):
-        troubles += [f"{name}: {one}" for one in _at(page, name, look, BY_LOOK)]
     assert not troubles, "\n".join(troubles)
 
 
