@@ -1,0 +1,140 @@
+"""What has broken other dashboards: records of every odd kind, topics that are gone, groups with nothing
+(cases C118, C119, C120, C124, C127, C130), on a real broker, by the API and the pages."""
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from confluent_kafka import Producer
+
+from broker.clock import SystemClock
+from broker.model.ids import TopicPartition
+from dashboard.gateway import Gateway
+from tests.support.processes import wait_until
+from tests.support.web import WebProcess
+
+HOUR_MS = 3_600_000
+ODD: list[tuple[bytes | None, bytes | None]] = [
+    (b"key", None),
+    (None, b"value"),
+    (None, None),
+    (b"", b""),
+    (b"\xff\xfe", b"\xff\x00\x80"),
+    (b"\xed\xa0\x80", b"half a pair \xed\xa0\x80"),
+    (b"\x00", b"\x00"),
+    ("\ufeff".encode(), "\ufeffwith a mark".encode()),
+    (b"gzip", gzip.compress(b"x", mtime=0)),
+    (b"avro", b"Obj\x01\x04\x14avro.codec\x08null"),
+    (b"deep", b"[" * 10_000 + b"]" * 10_000),
+    (b"good", b'{"amount": 1}'),
+]
+
+
+@pytest.fixture
+def gateway(web: WebProcess) -> Gateway:
+    return Gateway(web.environment["ODRADEK_CLUSTER"])
+
+
+@pytest.fixture
+def ada(web: WebProcess) -> Iterator[httpx.Client]:
+    with web.client("ada") as client:
+        yield client
+
+
+def make(
+    gateway: Gateway, topic: str, records: list[tuple[int, bytes | None, bytes | None]]
+) -> None:
+    gateway.create_topics([topic], partitions=1, replication_factor=1)
+    producer = Producer({"bootstrap.servers": gateway.bootstrap})
+    for stamp, key, value in records:
+        producer.produce(topic, value, key, 0, timestamp=stamp)
+    assert producer.flush(30) == 0
+
+
+def read(client: httpx.Client, topic: str, **query: Any) -> dict[str, Any]:
+    answer = client.get(f"/api/v1/topics/{topic}/records", params={"start": "oldest", **query})
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def offsets(found: dict[str, Any]) -> list[int]:
+    return [record["offset"] for record in found["records"]]
+
+
+def test_odd_records_are_listed_all_and_break_nothing(
+    gateway: Gateway, ada: httpx.Client, new_topic_name: Callable[[], str]
+) -> None:
+    topic, now = new_topic_name(), SystemClock().wall_ms()
+    make(gateway, topic, [(now, key, value) for key, value in ODD])
+
+    for view in ("auto", "text", "json", "hex"):
+        found = read(ada, topic, view=view)
+        assert offsets(found) == list(range(len(ODD)))
+        assert offsets(read(ada, topic, start="newest", view=view)) == offsets(found)[::-1]
+    shown = read(ada, topic)["records"]
+    assert [one["value"]["shown_as"] for one in shown[:4]] == ["null", "text", "null", "text"]
+    assert [one["key"]["shown_as"] for one in shown[:4]] == ["text", "null", "null", "text"]
+    assert [one["value"]["size"] for one in shown] == [len(value or b"") for _, value in ODD]
+
+    # Whoever searches passes over them, and is not told that they could not be searched.
+    searched = read(ada, topic, in_value="amount")
+    assert (offsets(searched), searched["scanned"]) == ([len(ODD) - 1], len(ODD))
+    assert offsets(read(ada, topic, filter="json.amount == 1")) == [len(ODD) - 1]
+
+    for offset, (key, value) in enumerate(ODD):
+        for path in (f"/topics/{topic}/0/{offset}/", f"/api/v1/topics/{topic}/records/0/{offset}"):
+            assert ada.get(path).status_code == 200, path
+            assert ada.get(path, params={"whole": "true", "view": "json"}).status_code == 200
+        for part, held in (("key", key), ("value", value)):
+            raw = ada.get(f"/api/v1/topics/{topic}/records/0/{offset}/raw", params={"part": part})
+            assert (raw.status_code, raw.content) == (200, held) or (
+                held is None and raw.status_code == 404
+            ), f"{part} of {offset}"
+    for path in (f"/topics/{topic}/", f"/topics/{topic}/messages/", "/"):
+        assert ada.get(path).status_code == 200
+
+
+def test_records_of_the_future_are_missing_only_from_a_range_that_ends_before(
+    gateway: Gateway, ada: httpx.Client, new_topic_name: Callable[[], str]
+) -> None:
+    topic, now = new_topic_name(), SystemClock().wall_ms()
+    stamps = [now + HOUR_MS if number in (3, 6) else now - 1000 for number in range(10)]
+    make(gateway, topic, [(stamp, b"k", b"v") for stamp in stamps])
+
+    assert offsets(read(ada, topic)) == list(range(10))
+    assert offsets(read(ada, topic, start="newest")) == list(range(9, -1, -1))
+    for start in ("oldest", "newest"):
+        until_now = read(ada, topic, start=start, until=str(now))
+        assert sorted(offsets(until_now)) == [0, 1, 2, 4, 5, 7, 8, 9]
+    assert sorted(offsets(read(ada, topic, since=str(now)))) == [3, 6]
+
+
+def test_a_group_whose_topic_is_gone_and_one_that_never_committed_are_shown(
+    gateway: Gateway, ada: httpx.Client, new_topic_name: Callable[[], str]
+) -> None:
+    kept, gone = new_topic_name(), new_topic_name()
+    both, only_gone = f"both-{kept}", f"gone-{kept}"
+    gateway.create_topics([kept, gone], partitions=1, replication_factor=1)
+    gateway.groups.alter_offsets(both, {TopicPartition(kept, 0): 0, TopicPartition(gone, 0): 0})
+    gateway.groups.alter_offsets(only_gone, {TopicPartition(gone, 0): 0})
+    gateway.delete_topics([gone])
+
+    def detail() -> httpx.Response:
+        return ada.get("/api/v1/groups/detail", params={"id": both})
+
+    wait_until(lambda: detail().status_code == 200, 60, "the group in a snapshot")
+    wait_until(lambda: ada.get(f"/api/v1/topics/{gone}").status_code == 404, 60, "the topic's end")
+    of_kept = [one for one in detail().json()["partitions"] if one["topic"] == kept]
+    assert [one["committed_offset"] for one in of_kept] == [0], json.dumps(detail().json())
+    for group in (both, only_gone):
+        for path in ("/groups/detail", "/groups/reset"):
+            page = ada.get(path, params={"id": group})
+            assert page.status_code == 200, f"{path} of {group}: {page.status_code}"
+    assert ada.get("/groups/", params={"q": kept}).status_code == 200
+    assert ada.get("/groups/detail", params={"id": f"no-{kept}"}).status_code == 404
+    preview = ada.get("/groups/reset", params={"id": f"no-{kept}"})
+    assert preview.status_code in (200, 404)
