@@ -1,6 +1,7 @@
 """The dashboard as people use it: a real web process, a real broker, a real Chromium.
 
-`web` is shared by the whole run: use topic and group names of your own.
+Each file has a broker and a web process of its own: what is on a page does not follow from which
+other files ran before, and in what order. Within a file use topic and group names of your own.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ import pytest
 
 from tests.support.browser import Visitor, chromium
 from tests.support.fixtures import *  # noqa: F403
+from tests.support.fixtures import SHARED_SETTINGS
 from tests.support.odradek import OdradekBroker
 from tests.support.web import WebProcess
 from tests.web.pages import make_pages
@@ -17,7 +19,15 @@ from tests.web.pages import make_pages
 __all__ = ["chromium"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
+def shared_odradek(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OdradekBroker]:
+    """The broker of this file."""
+    with OdradekBroker(tmp_path_factory.mktemp("odradek"), SHARED_SETTINGS) as odradek:
+        yield odradek
+        odradek.stop()
+
+
+@pytest.fixture(scope="module")
 def web(
     shared_odradek: OdradekBroker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[WebProcess]:
@@ -27,7 +37,7 @@ def web(
         yield web
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def pages(web: WebProcess) -> dict[str, str]:
     """The address of each page by its name, with something on it."""
     return make_pages(web)

@@ -1,4 +1,4 @@
-"""The address of every page, with something on it; `pages` in conftest.py makes it once for a run."""
+"""The address of every page, with something on it; `pages` in conftest.py makes it once for a file."""
 
 import json
 

@@ -55,7 +55,7 @@ CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
 """What a canvas shows is kept: the words on a chart's axes."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def people(web: WebProcess, shared_odradek: OdradekBroker) -> dict[str, str]:
     """Zone by name of whoever chose it; there are a topic and a report with known times."""
     for name, zone in ZONES.items():

@@ -1,7 +1,7 @@
 """Every client consumes in a group: commits, rebalances, restarts, resets."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,13 @@ def wait_for_commits(wire: Wire, group: str, topic: str, wanted: list[int]) -> N
     )
 
 
+def wait_for_records(members: Sequence[MemberProcess], count: int) -> None:
+    """A member may commit before what it printed was read here; that it read no more is the caller's."""
+    processes.wait_until(
+        lambda: sum(len(member.records) for member in members) >= count, 40, f"{count} records"
+    )
+
+
 @pytest.mark.parametrize("client", ALL)
 def test_a_group_reads_commits_and_goes_on_where_it_was(
     wire: Wire, group: str, start: Start, client: str
@@ -64,12 +71,14 @@ def test_a_group_reads_commits_and_goes_on_where_it_was(
     produce(wire, topic, 3, 100)
     first = start(client, topic)
     wait_for_commits(wire, group, topic, [100] * 3)
+    wait_for_records([first], 300)
     assert sorted(first.records) == [(part, at) for part in range(3) for at in range(100)]
     first.stop()
     groups.wait_for_state(wire, group, "Empty")  # it left, nobody waited for its session
     produce(wire, topic, 3, 10)
     second = start(client, topic)
     wait_for_commits(wire, group, topic, [110] * 3)
+    wait_for_records([second], 30)
     assert sorted(second.records) == [(part, at) for part in range(3) for at in range(100, 110)]
 
 
@@ -87,6 +96,7 @@ def test_two_share_and_the_one_left_takes_over(
     wait_until_shared([first, second], 4)
     produce(wire, topic, 4, 50)
     wait_for_commits(wire, group, topic, [50] * 4)
+    wait_for_records([first, second], 200)
     assert read_by([first, second]) == {(part, at) for part in range(4) for at in range(50)}
     second.kill()
     wait_until_shared([first], 4)
@@ -187,6 +197,7 @@ def test_batches_that_end_in_nothing_are_committed_to_their_end(
         requests.produce(wire, topic, rb.batch(batch))
     member = start(client, topic)
     wait_for_commits(wire, group, topic, [31])
+    wait_for_records([member], 31)
     assert member.records == [(0, offset) for offset in range(31)]
 
 
@@ -209,6 +220,7 @@ def test_a_member_may_come_before_its_topic(
     for partition in range(3):
         requests.produce_values(wire, topic, [b"first"], partition=partition)
     wait_for_commits(wire, group, topic, [1, 1, 1])
+    wait_for_records([member], 3)
     assert sorted(set(member.records)) == [(0, 0), (1, 0), (2, 0)]
 
 
