@@ -7,6 +7,7 @@ after a piece of work runs on the loop again. Pools start their threads when fir
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
@@ -20,6 +21,8 @@ Then = Callable[[T | None, Exception | None], None]
 COMPUTE_THREADS: Final = 2
 DISK_THREADS: Final = 2
 READER_THREADS: Final = 4
+READER_NICENESS: Final = 10
+"""Where cores are short, who reads old data from a disk waits, and not everybody's produce requests."""
 
 
 class Threads:
@@ -29,7 +32,8 @@ class Threads:
         self._loop = loop
         self._flush = ThreadPoolExecutor(MAX_FLUSHES, "flush")
         self._disk = ThreadPoolExecutor(DISK_THREADS, "disk")
-        self._read = ThreadPoolExecutor(READER_THREADS, "read")
+        # On Linux niceness is a thread's own.
+        self._read = ThreadPoolExecutor(READER_THREADS, "read", os.nice, (READER_NICENESS,))
         self._compute = ThreadPoolExecutor(COMPUTE_THREADS, "compute")
         self._kernel_sync = KernelSync.create(loop)
         #: Pieces of work whose result has not come back to the loop yet.
