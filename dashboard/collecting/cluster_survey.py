@@ -28,9 +28,9 @@ from dashboard.snapshots import BrokerState, ClusterSnapshot, TopicState
 from dashboard.survey_wire import TopologySurvey
 from dashboard.wire import WireConnection
 
-TIMEOUT_S: Final = 1.25
+TIMEOUT_S: Final = 1.0
 FIRST_TIMEOUT_S: Final = 8.0
-BROKER_TIMEOUT_S: Final = 1.2
+BROKER_TIMEOUT_S: Final = 1.0
 HEDGE_S: Final = 0.25
 BROKERS_AT_ONCE: Final = 16
 

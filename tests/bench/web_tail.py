@@ -4,7 +4,7 @@
 
 A broker of ours, the web process beside it, a topic at a fixed rate of records of 100 B. Rounds with
 viewers alternate with rounds without; each viewer is a WebSocket client in a process of its own that
-answers every frame. At the end everything that a viewer was told has to add up to the offsets that
+answers every frame; how old a record is in its frame is told as long as records come. At the end everything that a viewer was told has to add up to the offsets that
 the topic moved by. Then viewers that never read: by how much the web process grows. The bars are
 those of the plan.
 """
@@ -211,7 +211,8 @@ class Viewer(asyncio.Protocol):
         self.first_frame = self.last_frame = 0.0
         self.frames = self.rows = 0
         self.latencies: list[float] = []
-        self.ages: list[float] = []
+        self.ages: list[tuple[float, float]] = []
+        """When a frame came, and how old its newest record was then."""
         self.starts: dict[str, Any] = {}
         self.counters: dict[str, Any] = {}
         self.wrong = 0
@@ -282,7 +283,7 @@ class Viewer(asyncio.Protocol):
             self.first_frame = self.first_frame or self.last_frame
             self.latencies.append(now_ms - int(head[3]))
             newest = data.rfind(b'"time":"') + 8
-            self.ages.append(now_ms - int(data[newest : data.index(b'"', newest)]))
+            self.ages.append((now_ms, now_ms - int(data[newest : data.index(b'"', newest)])))
 
     def has_everything(self, end: int) -> bool:
         offsets = self.counters.get("offsets", {}).get(TOPIC, {})
@@ -314,7 +315,9 @@ async def view(plan: dict[str, Any]) -> int:
             await asyncio.sleep(0.1)
     spans = [max(one.last_frame - one.first_frame, 0.001) for one in viewers]
     latencies = sorted(latency for one in viewers for latency in one.latencies)
-    ages = sorted(age for one in viewers for age in one.ages)
+    # After the last record each viewer still gets what the ring holds, the older the longer.
+    end_ms = max(at - age for one in viewers for at, age in one.ages)
+    ages = sorted(age for one in viewers for at, age in one.ages if at <= end_ms)
     say(
         json.dumps(
             {
