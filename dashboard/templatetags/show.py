@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from django import template
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from broker.clock import SystemClock
@@ -212,13 +212,40 @@ def run_outcome(run: Any) -> str:
         before, after = (
             sum(each[key] for each in topics) for key in ("bytes_before", "bytes_after")
         )
-        stuck = f", {len(result['uncleanable'])} partitions stuck" if result["uncleanable"] else ""
-        return f"{size(before)} became {size(after)} in {len(topics)} topics{stuck}"
+        stuck = len(result["uncleanable"])
+        told = f"{size(before)} became {size(after)} in {_counted(len(topics), 'topic')}"
+        return f"{told}, {_counted(stuck, 'partition')} stuck" if stuck else told
     if "segments" in result and "bytes" in result:
-        topics = len(result.get("topics", {}))
-        return f"{number(result['segments'])} segments, {size(result['bytes'])} of {topics} topics"
-    plain = [f"{name}: {value}" for name, value in result.items() if isinstance(value, int | str)]
+        segments = _counted(result["segments"], "segment")
+        topics = _counted(len(result.get("topics", {})), "topic")
+        return f"{segments}, {size(result['bytes'])} of {topics}"
+    if "row_count" in result:
+        read = (result.get("read") or {}).get("records")
+        source = "" if read is None else f" of {_counted(read, 'record')}"
+        return _counted(result["row_count"], "row") + source
+    plain = [_figure(name, value) for name, value in result.items() if isinstance(value, int | str)]
     return ", ".join(plain)[:200]
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{number(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def _figure(name: str, value: int | str) -> str:
+    """A figure of a job's result by its name, of which we know only how names are made."""
+    label = name.removesuffix("_bytes").replace("_", " ")
+    if isinstance(value, str | bool):
+        return f"{label}: {value}"
+    return f"{label}: {size(value) if name.endswith('bytes') else number(value)}"
+
+
+@register.filter
+def with_code(text: str) -> SafeString:
+    """What stands between backquotes, as what one types."""
+    parts = enumerate(str(text).split("`"))
+    return format_html_join(
+        "", "{}", ((format_html("<code>{}</code>", one) if n % 2 else one,) for n, one in parts)
+    )
 
 
 @register.filter

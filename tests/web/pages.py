@@ -23,6 +23,8 @@ entry = audit.record(audit.Actor("ada", "page", ada), "topic.settings", "accessi
                      before={"retention.ms": "1"}, after={"retention.ms": "2"})
 channel, _ = AlertChannel.objects.get_or_create(name="accessible", kind="webhook",
                                                 url="http://127.0.0.1:9/", is_on=False)
+AlertChannel.objects.get_or_create(name="accessible too", kind="webhook",
+                                   url="http://127.0.0.1:9/", is_on=False)
 rule = AlertRule.objects.first()
 from django.utils import timezone
 now = timezone.now()

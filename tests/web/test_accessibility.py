@@ -1,6 +1,7 @@
 """Every page that exists, looked at by axe: light and dark, wide and narrow; and by keyboard alone."""
 
 import itertools
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -8,7 +9,10 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, Page, expect
 
+from dashboard.gateway import Gateway
 from tests.support.browser import Visitor, screenshot
+from tests.support.odradek import OdradekBroker
+from tests.support.processes import wait_until
 from tests.support.web import WebProcess
 from tests.web.pages import NOT_OURS, NOT_PAGES
 from tests.web.test_roles import NOBODY, PAGES
@@ -96,6 +100,28 @@ def _disorder(page: Page) -> list[str]:
     skips = [pair for pair in itertools.pairwise(levels) if pair[1] > pair[0] + 1]
     is_orderly = levels[:1] == [1] and levels.count(1) == 1 and not skips
     return [] if is_orderly else [f"headings in this order: {levels}"]
+
+
+@pytest.mark.parametrize("path", ["topics/?q=", "retention/?q="])
+def test_a_long_name_leaves_the_other_columns_their_place(
+    visit: Callable[..., Visitor], shared_odradek: OdradekBroker, path: str
+) -> None:
+    """Without a dash or a dot in it, after which a browser would break it."""
+    name = f"{uuid.uuid4().hex}_{'a_name_of_' * 25}"[:249]
+    Gateway(shared_odradek.bootstrap).create_topics([name], partitions=1, replication_factor=1)
+    page = visit("ada").page
+
+    def is_listed() -> bool:
+        page.goto(f"{path}{name[:32]}")
+        return page.get_by_role("rowheader", name=name).count() == 1
+
+    wait_until(is_listed, 60, "the topic in a snapshot", every=0.5)
+
+    scroll = page.locator(".table-scroll", has=page.get_by_role("rowheader", name=name))
+    assert scroll.evaluate("one => one.scrollWidth <= one.clientWidth")
+    page.set_viewport_size({"width": 390, "height": 900})
+    cell = page.get_by_role("rowheader", name=name)
+    assert cell.evaluate("one => one.scrollWidth <= one.clientWidth")
 
 
 def test_axe_finds_what_is_wrong(visit: Callable[..., Visitor]) -> None:

@@ -1,5 +1,5 @@
 """What has broken other dashboards: records of every odd kind, topics that are gone, groups with nothing
-(cases C118, C119, C120, C124, C127, C130), on a real broker, by the API and the pages."""
+(cases C118, C119, C120, C124, C127, C130, C131), on a real broker, by the API and the pages."""
 
 import gzip
 import json
@@ -138,3 +138,49 @@ def test_a_group_whose_topic_is_gone_and_one_that_never_committed_are_shown(
     assert ada.get("/groups/detail", params={"id": f"no-{kept}"}).status_code == 404
     preview = ada.get("/groups/reset", params={"id": f"no-{kept}"})
     assert preview.status_code in (200, 404)
+
+
+def test_nothing_that_looks_at_a_deleted_topic_makes_it_anew(
+    web: WebProcess, gateway: Gateway, ada: httpx.Client, new_topic_name: Callable[[], str]
+) -> None:
+    """The broker would make it: `auto.create.topics.enable` is on."""
+    topic, group = new_topic_name(), f"of {new_topic_name()}"
+    gateway.create_topics([topic], partitions=1, replication_factor=1)
+    gateway.groups.alter_offsets(group, {TopicPartition(topic, 0): 0})
+    gateway.delete_topics([topic])
+
+    pages = [
+        f"/topics/{topic}/{part}"
+        for part in (
+            "", "messages/", "settings/", "settings/retention.ms/", "groups/", "produce/", "connect/",
+            "danger/", "partitions/", "0/0/",
+        )
+    ]  # fmt: skip
+    pages += [f"/retention/{topic}/", f"/tail/?topic={topic}", f"/topics/~empty/?topic={topic}"]
+    reads = [
+        f"/api/v1/topics/{topic}{part}" for part in ("", "/settings", "/records", "/records/0/0")
+    ]
+    reads += [f"/groups/detail?id={group}", f"/groups/reset?id={group}"]
+    for path in pages + reads:
+        answer = ada.get(path)
+        assert answer.status_code < 500, f"{path}: {answer.status_code}"
+    for path, body in (
+        ("empty", {}),
+        ("partitions", {"total": 2}),
+        ("records", {"records": [{"value": "x"}]}),
+    ):
+        answer = post_json(web, f"/api/v1/topics/{topic}/{path}", body)
+        assert answer.status_code in (404, 422), f"{path}: {answer.status_code} {answer.text}"
+    preview = post_json(
+        web, f"/api/v1/groups/reset/preview?id={group}", {"to": "end", "topic": topic}
+    )
+    assert preview.status_code < 500, preview.text
+
+    assert topic not in {one.name for one in gateway.cluster().topics}
+
+
+def post_json(web: WebProcess, path: str, body: Any) -> httpx.Response:
+    with web.client("ada") as client:
+        client.get("account/password/")
+        token = next(value for name, value in client.cookies.items() if name.endswith("_csrf"))
+        return client.post(path, json=body, headers={"X-CSRFToken": token})

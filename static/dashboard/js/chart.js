@@ -159,6 +159,7 @@ class Chart {
     return {
       width: this.width,
       height: 190,
+      padding: [null, 30, null, null], // half of the last time's words, which would be cut
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone),
       legend: { show: false },
       cursor: { drag: { x: false, y: false }, points: { size: 7 } },
