@@ -12,3 +12,6 @@ class TransactionMarker(NamedTuple):
     producer_epoch: int
     is_commit: bool
     coordinator_epoch: int
+    #: ``transaction.version``: from 2 on the epoch must be above that of the transaction which it ends
+    #: (KIP-1228). Not in the log.
+    transaction_version: int = 0

@@ -142,10 +142,9 @@ SERVED: dict[int, ApiRange] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: ApiRange(2, 4, 2, 4),
     ApiKey.ADD_PARTITIONS_TO_TXN: ApiRange(0, 5, 0, 3),
     ApiKey.ADD_OFFSETS_TO_TXN: ApiRange(0, 4, 0, 3),
-    # What is above version 4 is for ``transaction.version`` 2 (KIP-890), which is not offered.
-    ApiKey.END_TXN: ApiRange(0, 4, 0, 3),
+    ApiKey.END_TXN: ApiRange(0, 5, 0, 3),
     ApiKey.WRITE_TXN_MARKERS: ApiRange(1, 2, 1, 1),
-    ApiKey.TXN_OFFSET_COMMIT: ApiRange(0, 4, 0, 3),
+    ApiKey.TXN_OFFSET_COMMIT: ApiRange(0, 6, 0, 3),
     ApiKey.DESCRIBE_CONFIGS: ApiRange(1, 4, 1, 4),
     ApiKey.ALTER_CONFIGS: ApiRange(0, 2, 0, 2),
     ApiKey.DESCRIBE_LOG_DIRS: ApiRange(1, 5, 1, 2),
@@ -161,6 +160,22 @@ SERVED: dict[int, ApiRange] = {
     ApiKey.LIST_CONFIG_RESOURCES: ApiRange(0, 1, 0, 0),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ApiRange(0, 0, 0, 0),
 }
+
+
+class Feature(NamedTuple):
+    """A feature of KIP-584: the levels that this broker can, and the one that counts."""
+
+    name: str
+    min_level: int
+    max_level: int
+    finalized: int
+
+
+#: A client looks at the finalized level before it uses what needs it: Produce 12, EndTxn 5 and
+#: TxnOffsetCommit 5 mean something else from ``transaction.version`` 2 on.
+FEATURES = (Feature("transaction.version", 0, 2, 2),)
+#: Rises with each change of what is finalized.
+FEATURES_EPOCH = 1
 
 
 def is_served(api_key: int, version: int) -> bool:

@@ -461,7 +461,7 @@ def _write_txn_markers(types: Any, code: int, _message: str | None, request: Any
 def _txn_offset_commit(types: Any, code: int, _message: str | None, request: Any) -> Any:
     topics = [
         types.TxnOffsetCommitResponseTopic(
-            name=topic.name,
+            **_topic_key(topic),
             partitions=[
                 types.TxnOffsetCommitResponsePartition(
                     partition_index=partition.partition_index, error_code=code

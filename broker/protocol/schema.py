@@ -51,6 +51,8 @@ _ELSEWHERE = {
     (ApiKey.API_VERSIONS, 5, "response"): "kio.schema.api_versions.v4.response",
     (ApiKey.DELETE_GROUPS, 3, "request"): "kio.schema.delete_groups.v2.request",
     (ApiKey.DELETE_GROUPS, 3, "response"): "broker.protocol.supplements.delete_groups_v3",
+    (ApiKey.TXN_OFFSET_COMMIT, 6, "request"): "broker.protocol.supplements.txn_offset_commit_v6",
+    (ApiKey.TXN_OFFSET_COMMIT, 6, "response"): "broker.protocol.supplements.txn_offset_commit_v6",
 }
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.coordinator.result import CoordinatorRecord, Producer
+from broker.coordinator.transaction.transaction import RAISES_EPOCH
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.records.batch import iter_payload
@@ -105,6 +106,17 @@ def append_own(broker: Broker, partition: Partition, batch: bytearray, now_ms: i
 
 def append_marker(broker: Broker, partition: Partition, marker: TransactionMarker) -> None:
     """Append the end of a producer's transaction. Raises ``KafkaError``."""
+    if marker.transaction_version >= RAISES_EPOCH:
+        entry = partition.log.producers.entries.get(marker.producer_id)
+        if (
+            entry is not None
+            and entry.transaction_first_offset >= 0
+            and entry.producer_epoch == marker.producer_epoch
+        ):
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"the marker is of the transaction before that of epoch {entry.producer_epoch}",
+            )
     now_ms = broker.clock.wall_ms()
     append_own(broker, partition, build_marker(marker, now_ms), now_ms)
 

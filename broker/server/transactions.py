@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from broker.coordinator.runtime import Hosted
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.requests import ProducerOfTransaction
 from broker.coordinator.transaction.shard import TransactionShard
+from broker.coordinator.transaction.transaction import RAISES_EPOCH
 from broker.metadata.requests import NewTopic
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from broker.records.header import BatchHeader
     from broker.replication.partition import Partition
     from broker.server.app import Broker
+
+
+#: How long a batch waits for the end of its producer's last transaction, and between looks (Kafka's
+#: ``add.partitions.to.txn.retry.backoff.max.ms`` and ``….backoff.ms``).
+WAIT_FOR_END_MS: Final = 100
+PAUSE_MS: Final = 20
 
 
 class Transactions(CoordinatorHost[TransactionShard]):
@@ -94,29 +101,55 @@ class Transactions(CoordinatorHost[TransactionShard]):
         One whose first batch is in the log already has been looked at then. Raises ``KafkaError``:
         TRANSACTION_ABORTABLE where the partition was not added.
         """
-        entry = partition.log.producers.entries.get(header.producer_id)
-        if (
-            entry is not None
-            and entry.transaction_first_offset >= 0
-            and entry.producer_epoch == header.producer_epoch
-        ):
+        if self.has_begun(partition, header):
             return
         self.check_partition(
             ProducerOfTransaction(transactional_id, header.producer_id, header.producer_epoch),
             partition.topic_partition,
         )
 
+    def has_begun(self, partition: Partition, header: BatchHeader) -> bool:
+        """Whether a batch of this transaction is in the partition's log."""
+        entry = partition.log.producers.entries.get(header.producer_id)
+        return (
+            entry is not None
+            and entry.transaction_first_offset >= 0
+            and entry.producer_epoch == header.producer_epoch
+        )
+
+    def add_for_batches(
+        self,
+        producer: ProducerOfTransaction,
+        partitions: Sequence[TopicPartition],
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Partitions are added by the batches that come for them (``transaction.version`` 2).
+
+        The first batches after EndTxn find the markers on their way, and wait a moment for them.
+        """
+        broker = self._broker
+        end_ms = broker.clock.monotonic_ms() + WAIT_FOR_END_MS
+
+        def ask() -> None:
+            self.coordinator.add_partitions(producer, partitions, told, RAISES_EPOCH)
+
+        def told(error: ErrorCode) -> None:
+            is_busy = error is ErrorCode.CONCURRENT_TRANSACTIONS
+            if is_busy and broker.clock.monotonic_ms() < end_ms:
+                broker.scheduler.call_later(PAUSE_MS, ask)
+            else:
+                done(to_producers(error))
+
+        ask()
+
     def check_partition(
         self, producer: ProducerOfTransaction, topic_partition: TopicPartition
     ) -> None:
-        """Raises ``KafkaError``. A fenced producer is told INVALID_PRODUCER_EPOCH, which it hears
-        from partitions otherwise."""
+        """Raises ``KafkaError``."""
         try:
             (code,) = self.coordinator.verify(producer, [topic_partition])
         except KafkaError as error:
-            if error.code is ErrorCode.PRODUCER_FENCED:
-                raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH) from None
-            raise
+            raise KafkaError(to_producers(error.code)) from None
         if code is not ErrorCode.NONE:
             raise KafkaError(code, f"{topic_partition} was not added to the transaction")
 
@@ -144,3 +177,8 @@ class Transactions(CoordinatorHost[TransactionShard]):
                 await self._for_each(hosted, hosted.shard.entries, hosted.shard.expire)
         finally:
             self._is_expiring = False
+
+
+def to_producers(code: ErrorCode) -> ErrorCode:
+    """The coordinator's word as partitions say it: a fenced producer has an invalid epoch there."""
+    return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code

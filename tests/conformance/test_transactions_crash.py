@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.support import groups, processes, requests
+from tests.support import apache, groups, judge, processes, requests
 from tests.support.fixtures import broker_with_small_internal_topics
 from tests.support.odradek import REPOSITORY, OdradekBroker
 from tests.support.transactions import (
@@ -24,22 +24,23 @@ from tests.support.wire import Wire, WireError
 
 PARTITIONS = 2
 TRANSACTION_COORDINATOR_FENCED = 52
+JAVA_COPY_JOB = apache.POM.with_name("CopyJob.java")
 broker = broker_with_small_internal_topics()
 
 
 class Job:
     """A copy job in a process of its own."""
 
-    def __init__(self, broker: OdradekBroker, directory: Path) -> None:
+    def __init__(self, broker: OdradekBroker, directory: Path, program: Sequence[str]) -> None:
         self._broker = broker
+        self._program = program
         self._output = directory / "job.txt"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.copy_job", self._broker.bootstrap,
-                 "copier", "copy", "source", "target"],
+                [*self._program, self._broker.bootstrap, "copier", "copy", "source", "target"],
                 cwd=REPOSITORY,
                 stdout=output,
                 stderr=subprocess.DEVNULL,
@@ -67,11 +68,28 @@ def copied(broker: OdradekBroker) -> list[list[bytes | None]]:
         return [committed_values(wire, "target", partition=each) for each in range(PARTITIONS)]
 
 
+def by_librdkafka() -> list[str]:
+    return [sys.executable, "-m", "tests.support.copy_job"]
+
+
+def by_aiokafka() -> list[str]:
+    return [sys.executable, "-m", "tests.support.copy_job_aiokafka"]
+
+
+def by_java() -> list[str]:
+    """By ``transaction.version`` 2; the others still speak the classic protocol."""
+    judge.program("javac", "a Java development kit compiles the Java copy job")
+    libs = apache.require_jars()
+    options = ["-Xmx128M", *apache.SMALL_JVM, "-cp", apache.class_path(libs, with_log=False)]
+    return ["java", *options, str(JAVA_COPY_JOB)]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("program", [by_librdkafka, by_aiokafka, by_java])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_copy_job_is_killed_and_so_is_the_broker(
-    broker: OdradekBroker, tmp_path: Path, seed: int
+    broker: OdradekBroker, tmp_path: Path, program: Callable[[], list[str]], seed: int
 ) -> None:
     dice = random.Random(seed)
     inputs = [[b"%d-%d" % (p, n) for n in range(1500)] for p in range(PARTITIONS)]
@@ -83,7 +101,7 @@ def test_a_copy_job_is_killed_and_so_is_the_broker(
                 requests.produce_values(
                     wire, "source", values[start : start + 100], partition=partition
                 )
-    job = Job(broker, tmp_path)
+    job = Job(broker, tmp_path, program())
     job.start()
     try:
         for _ in range(12):
@@ -170,6 +188,41 @@ def test_a_transaction_goes_on_after_the_brokers_death(
         producer.end(True)
         wait_for_state(wire, producer.transactional_id, "CompleteCommit")
         assert committed_values(wire, "t") == [*kept, b"w"]
+
+
+def put_and_committed(producer: TransactionalProducer) -> None:
+    assert producer.produce("t", [b"v"], version=12) == 0
+    assert producer.commit_offset("g", "t", 7, version=5) == 0
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_an_end_that_raises_the_epoch_is_repeated_after_the_brokers_death(
+    broker: OdradekBroker, is_commit: bool, is_answered: bool
+) -> None:
+    outcome = f"Complete{'Commit' if is_commit else 'Abort'}"
+    with Wire(broker.address) as wire:
+        requests.create_topic(wire, "t")
+        groups.find_coordinator(wire, "g")
+        producer = TransactionalProducer(wire).init(version=5)
+        put_and_committed(producer)
+        if is_answered:
+            assert producer.try_end_and_raise(is_commit)[0] == 0
+    broker.kill9()
+    broker.start()
+    with Wire(broker.address) as wire:
+        wait_for_coordinator(wire, producer.transactional_id)
+        groups.wait_for_coordinator(wire, "g")
+        producer.wire = wire
+        producer.end_and_raise(is_commit)  # as a client does that has heard nothing
+        assert producer.epoch == 1
+        wait_for_state(wire, producer.transactional_id, outcome)
+        assert committed_values(wire, "t") == ([b"v"] if is_commit else [])
+        assert groups.committed_offset(wire, "g", "t") == (7 if is_commit else -1)
+        put_and_committed(producer)
+        producer.end_and_raise(True)
+        wait_for_state(wire, producer.transactional_id, "CompleteCommit")
+        assert committed_values(wire, "t") == ([b"v", b"v"] if is_commit else [b"v"])
 
 
 def test_what_was_answered_survives_and_the_rest_is_whole(broker: OdradekBroker) -> None:

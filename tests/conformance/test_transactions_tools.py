@@ -3,14 +3,17 @@ consumer, the dump-log tool; and by librdkafka."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
+from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from tests.support import apache, dump_log, groups, requests
+from tests.support import apache, dump_log, foreign, groups, requests
 from tests.support.fixtures import broker_with_small_internal_topics
 from tests.support.odradek import OdradekBroker
+from tests.support.record_batches import batches
 from tests.support.requests import create_topic
 from tests.support.transactions import (
     TransactionalProducer,
@@ -99,6 +102,9 @@ def test_the_dump_log_tool_decodes_every_record(broker: OdradekBroker) -> None:
         assert producer.commit_offset(group, topic, 5) == 0
         producer.end(True)
         wait_for_state(wire, "mine", "CompleteCommit")
+        assert producer.produce(topic, [b"w"], version=12) == 0
+        producer.end_and_raise(False)
+        wait_for_state(wire, "mine", "CompleteAbort")
     broker.stop()
     (log,) = broker.logs.glob("__transaction_state-*/*.log")
     done = apache.run_tool("DumpLogSegments", ["--transaction-log-decoder", "--files", log]).ok()
@@ -109,7 +115,16 @@ def test_the_dump_log_tool_decodes_every_record(broker: OdradekBroker) -> None:
             records.append((json.loads(key), json.loads(payload)))
     assert {key["data"]["transactionalId"] for key, _ in records} == {"mine"}
     states = [value["data"]["transactionStatus"] for _, value in records]
-    assert states == ["Empty", "Ongoing", "Ongoing", "PrepareCommit", "CompleteCommit"]
+    assert states == [
+        "Empty", "Ongoing", "Ongoing", "PrepareCommit", "CompleteCommit",
+        "Ongoing", "PrepareAbort", "CompleteAbort",
+    ]  # fmt: skip
+    told = [
+        (int(value["version"]), value["data"]["producerEpoch"],
+         value["data"].get("clientTransactionVersion", 0))
+        for _, value in records
+    ]  # fmt: skip
+    assert told == [(1, 0, 0)] * 5 + [(1, 0, 2), (1, 1, 2), (1, 1, 2)]
     partitions = records[2][1]["data"]["transactionPartitions"]
     assert {each["topic"] for each in partitions} == {topic, "__consumer_offsets"}
     dump_log.check(broker.logs)
@@ -191,3 +206,54 @@ def test_librdkafka_is_fenced_by_its_successor(broker: OdradekBroker) -> None:
     second.commit_transaction(30)
     with Wire(broker.address) as wire:
         assert committed_values(wire, topic) == [b"second"]
+
+
+@pytest.mark.parametrize("isolation_level", ["read_committed", "read_uncommitted"])
+def test_consumers_get_on_where_an_answer_holds_markers_alone(
+    broker: OdradekBroker, isolation_level: str
+) -> None:
+    """One record a transaction, and fetches so small that every other answer is a marker."""
+    values = [b"%d" % number for number in range(12)]
+    with Wire(broker.address) as wire:
+        topic = create_topic(wire)
+        producer = TransactionalProducer(wire).init(version=5)
+        for value in values:
+            assert producer.produce(topic, [value], version=12) == 0
+            producer.end_and_raise(True)
+        wait_for_state(wire, producer.transactional_id, "CompleteCommit")
+        marker = next(batches(requests.fetch(wire, topic, 1, partition_max_bytes=1).records))
+        assert (marker.is_control, marker.base_offset, marker.last_offset) == (True, 1, 1)
+
+    async def by_aiokafka() -> list[bytes | None]:
+        consumer = AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=broker.bootstrap,
+            auto_offset_reset="earliest",
+            isolation_level=isolation_level,
+            max_partition_fetch_bytes=1,
+        )
+        await consumer.start()
+        try:
+            found = [await asyncio.wait_for(consumer.getone(), 30) for _ in values]
+            return [each.value for each in found]
+        finally:
+            await consumer.stop()
+
+    assert asyncio.run(by_aiokafka()) == values
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "small bites",
+            "auto.offset.reset": "earliest",
+            "isolation.level": isolation_level,
+            "fetch.message.max.bytes": 1,
+        }
+    )
+    consumer.subscribe([topic])
+    try:
+        assert [each.value() for each in consumer.consume(len(values), 30)] == values
+    finally:
+        consumer.close()
+    kafkajs = foreign.ForeignClient("kafkajs", reads_in_groups=True)
+    read = kafkajs.read(broker.bootstrap, topic, len(values))
+    assert [each.value for each in read] == values

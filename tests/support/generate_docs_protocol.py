@@ -23,8 +23,8 @@ REMARKS: dict[int, str] = {
     ApiKey.API_VERSIONS: "an unknown version is answered in version 0 with error 35",
     ApiKey.FIND_COORDINATOR: "share groups have no coordinator",
     ApiKey.LIST_GROUPS: "groups of the classic protocol, whatever the filter",
-    ApiKey.END_TXN: "5 needs `transaction.version` 2 (KIP-890), which is not offered: clients use 4",
-    ApiKey.TXN_OFFSET_COMMIT: "5 and 6 need `transaction.version` 2 (KIP-890): clients use 4",
+    ApiKey.END_TXN: "5 raises the producer's epoch (`transaction.version` 2, KIP-890)",
+    ApiKey.TXN_OFFSET_COMMIT: "5 and 6 add the group to the transaction (`transaction.version` 2, KIP-890)",
     ApiKey.LIST_TRANSACTIONS: "no pattern of transactional ids (2, KIP-1152)",
     ApiKey.FETCH: "the replica's directory id (17) and high watermark (18) are read over",
 }

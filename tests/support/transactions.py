@@ -133,15 +133,23 @@ class TransactionalProducer:
         return code
 
     def commit_offset(
-        self, group: str, topic: str, offset: int, *, version: int = 3, **fields: Any
+        self,
+        group: str,
+        topic: str,
+        offset: int,
+        *,
+        version: int = 3,
+        topic_id: object = None,
+        **fields: Any,
     ) -> int:
+        """``topic_id`` instead of the name from version 6 on."""
         answer = self.wire.request(
             "txn_offset_commit",
             version,
             group_id=group,
             topics=[
                 {
-                    "name": topic,
+                    "name" if topic_id is None else "topic_id": topic_id or topic,
                     "partitions": [
                         {
                             "partition_index": 0,
@@ -161,6 +169,22 @@ class TransactionalProducer:
         answer = self.wire.request("end_txn", version, committed=is_commit, **self._name)
         code: int = answer.error_code
         return code
+
+    def try_end_and_raise(self, is_commit: bool, **name: object) -> tuple[int, int, int]:
+        """By ``transaction.version`` 2: the code, and the name for the next transaction."""
+        answer = self.wire.request("end_txn", 5, committed=is_commit, **{**self._name, **name})
+        return answer.error_code, answer.producer_id, answer.producer_epoch
+
+    def end_and_raise(self, is_commit: bool) -> None:
+        told = []
+
+        def ask() -> int:
+            told[:] = self.try_end_and_raise(is_commit)
+            return told[0]
+
+        assert settled(ask) == 0
+        self.producer_id, self.epoch = told[1:]
+        self.sequences.clear()
 
     def end(self, is_commit: bool) -> None:
         assert settled(lambda: self.try_end(is_commit)) == 0
@@ -202,3 +226,22 @@ def committed_values(wire: Wire, topic: str, *, partition: int = 0) -> list[byte
                 aborting.discard(one.producer_id)
             elif not one.attributes & TRANSACTIONAL or one.producer_id not in aborting:
                 found += [record.value for record in one.records()]
+
+
+def leave_hanging(wire: Wire, broker_name: str, topic: str) -> TransactionalProducer:
+    """A transaction that its partition holds open and no coordinator knows of."""
+    producer = TransactionalProducer(wire).init()
+    if broker_name == "apache":
+        key = "transaction.partition.verification.enable"
+        requests.alter_config(wire, "", key, "false", resource_type=requests.BROKER_RESOURCE)
+
+        def is_taken() -> bool:
+            return producer.produce(topic, [b"hangs"]) == 0
+
+        processes.wait_until(is_taken, 30, "a batch that nobody verified")
+    else:
+        producer.add(topic, 0)
+        assert producer.produce(topic, [b"hangs"]) == 0
+        requests.delete_topic(wire, "__transaction_state")
+        wait_for_coordinator(wire, producer.transactional_id)
+    return producer

@@ -26,7 +26,7 @@ from kio import index
 from kio.schema.index import api_key_map, schema_name_map
 from kio.static.constants import EntityType
 
-from broker.protocol.supplements import delete_groups_v3
+from broker.protocol.supplements import delete_groups_v3, txn_offset_commit_v6
 
 ZERO_UUID = uuid.UUID(int=0)
 API_KEYS: dict[str, int] = {name: key for key, name in api_key_map.items()}
@@ -38,6 +38,10 @@ def load_entity_schema(name: str, version: int, kind: EntityType) -> type:
         if kind is EntityType.response:
             return delete_groups_v3.DeleteGroupsResponse
         version = 2  # the same layout
+    if (name, version) == ("txn_offset_commit", 6):
+        if kind is EntityType.response:
+            return txn_offset_commit_v6.TxnOffsetCommitResponse
+        return txn_offset_commit_v6.TxnOffsetCommitRequest
     return index.load_entity_schema(name, version, kind)
 
 

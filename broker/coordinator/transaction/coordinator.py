@@ -15,8 +15,10 @@ from broker.coordinator.ports import PartitionLog, ShardTimers
 from broker.coordinator.result import CoordinatorResult
 from broker.coordinator.runtime import HostedState, Runtime
 from broker.coordinator.transaction.requests import (
+    AnswerEnd,
     AnswerInit,
     DescribedTransaction,
+    EndAnswer,
     InitAnswer,
     InitRequest,
     ListedTransaction,
@@ -25,6 +27,7 @@ from broker.coordinator.transaction.requests import (
     TransactionFilter,
 )
 from broker.coordinator.transaction.shard import TransactionShard
+from broker.coordinator.transaction.transaction import CLASSIC
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.model.ids import TopicPartition
@@ -93,12 +96,50 @@ class TransactionCoordinator:
             ask(None)
 
     def add_partitions(
-        self, producer: ProducerOfTransaction, partitions: Collection[TopicPartition], done: Answer
+        self,
+        producer: ProducerOfTransaction,
+        partitions: Collection[TopicPartition],
+        done: Answer,
+        client_version: int = CLASSIC,
     ) -> None:
-        self._write(producer, lambda shard: shard.add_partitions(producer, partitions), done)
+        self._write(
+            producer, lambda shard: shard.add_partitions(producer, partitions, client_version), done
+        )
 
     def end(self, producer: ProducerOfTransaction, is_commit: bool, done: Answer) -> None:
+        """As classic clients do."""
         self._write(producer, lambda shard: shard.end(producer, is_commit), done)
+
+    def end_and_raise(
+        self, producer: ProducerOfTransaction, is_commit: bool, answer: AnswerEnd
+    ) -> None:
+        """As clients of ``transaction.version`` 2 do: the producer has a new epoch from then on."""
+
+        def failed(error: ErrorCode) -> None:
+            answer(EndAnswer(error))
+
+        if not producer.transactional_id:
+            failed(ErrorCode.INVALID_REQUEST)
+            return
+        index = self.index_of(producer.transactional_id)
+
+        def ask(fresh_id: int | None) -> None:
+            self.runtime.write(
+                index,
+                lambda shard: shard.end_and_raise(producer, is_commit, fresh_id),
+                answer,
+                failed,
+            )
+
+        try:
+            shard = self.runtime.active_or_raise(index).shard
+        except KafkaError as error:
+            failed(error.code)
+            return
+        if shard.needs_producer_id_to_end(producer):
+            self._take_producer_id(ask, failed)
+        else:
+            ask(None)
 
     def _write(
         self,

@@ -1,7 +1,7 @@
 """Records of ``__transaction_state`` (``TransactionLogKey`` and ``TransactionLogValue`` in Kafka).
 
-Values are written at version 0, as Kafka 4.4 does while ``transaction.version`` is 0; version 1, which
-adds tagged fields, is read as well.
+Values are written at version 1, as Kafka 4.4 does from ``transaction.version`` 1 on; version 0, which
+has no tagged fields, is read as well.
 """
 
 from __future__ import annotations
@@ -11,25 +11,30 @@ from operator import itemgetter
 from struct import Struct
 from typing import Final
 
-from broker.coordinator.record_codec import MalformedRecord, RecordReader, key_type, string
+from broker.coordinator.record_codec import (
+    MalformedRecord,
+    RecordReader,
+    key_type,
+    string,
+    unsigned,
+)
 from broker.coordinator.result import CoordinatorRecord
 from broker.coordinator.transaction.states import TransactionState
-from broker.coordinator.transaction.transaction import Transaction
+from broker.coordinator.transaction.transaction import CLASSIC, NO_PRODUCER_ID, Transaction
 from broker.model.ids import TopicPartition
 
 TRANSACTION_KEY: Final = 0
-VALUE_VERSION: Final = 0
-NEWEST_VALUE_VERSION: Final = 1
+VALUE_VERSION: Final = 1
 FIRST_FLEXIBLE: Final = 1
 
 _PREVIOUS_PRODUCER_ID, _NEXT_PRODUCER_ID, _CLIENT_VERSION, _NEXT_EPOCH = range(4)
 
 _SHORT = Struct(">h")
-_INT = Struct(">i")
 _LONG = Struct(">q")
 _HEAD = Struct(">hqhib")
 _TAIL = Struct(">qq")
-_NULL_ARRAY: Final = _INT.pack(-1)
+_NULL_ARRAY: Final = unsigned(0)
+_NO_TAGS: Final = unsigned(0)
 #: Fields of the log that are not tagged have these sizes; the tagged ones are told by their tag.
 _TAG_LAYOUTS: Final = {_PREVIOUS_PRODUCER_ID: _LONG, _NEXT_PRODUCER_ID: _LONG,
                        _CLIENT_VERSION: _SHORT, _NEXT_EPOCH: _SHORT}  # fmt: skip
@@ -48,7 +53,7 @@ def transaction_record(transactional_id: str, transaction: Transaction) -> Coord
         transaction.state,
     )
     tail = _TAIL.pack(transaction.updated_ms, transaction.started_ms)
-    value = head + _partitions(transaction) + tail
+    value = head + _partitions(transaction) + tail + _tags(transaction)
     return CoordinatorRecord(transaction_key(transactional_id), value)
 
 
@@ -63,9 +68,29 @@ def _partitions(transaction: Transaction) -> bytes:
         (topic, [each.partition for each in partitions])
         for topic, partitions in groupby(sorted(transaction.partitions), itemgetter(0))
     ]
-    parts = [_INT.pack(len(topics))]
+    parts = [unsigned(len(topics) + 1)]
     for topic, indexes in topics:
-        parts += (string(topic), Struct(f">i{len(indexes)}i").pack(len(indexes), *indexes))
+        name = topic.encode()
+        parts += (unsigned(len(name) + 1), name, unsigned(len(indexes) + 1))
+        parts += (Struct(f">{len(indexes)}i").pack(*indexes), _NO_TAGS)
+    return b"".join(parts)
+
+
+def _tags(transaction: Transaction) -> bytes:
+    """Those that differ from their defaults."""
+    fields = [
+        (tag, number)
+        for tag, number, default in (
+            (_PREVIOUS_PRODUCER_ID, transaction.previous_producer_id, NO_PRODUCER_ID),
+            (_NEXT_PRODUCER_ID, transaction.next_producer_id, NO_PRODUCER_ID),
+            (_CLIENT_VERSION, transaction.client_version, CLASSIC),
+        )
+        if number != default
+    ]
+    parts = [unsigned(len(fields))]
+    for tag, number in fields:
+        layout = _TAG_LAYOUTS[tag]
+        parts += (unsigned(tag), unsigned(layout.size), layout.pack(number))
     return b"".join(parts)
 
 
@@ -77,7 +102,7 @@ def read_transactional_id(key: bytes) -> str | None:
 def read_transaction(value: bytes) -> Transaction:
     """Raises ``MalformedRecord``."""
     reader = RecordReader(value, FIRST_FLEXIBLE)
-    if reader.version > NEWEST_VALUE_VERSION:
+    if reader.version > VALUE_VERSION:
         raise MalformedRecord(f"a transaction's value of version {reader.version}")
     producer_id, producer_epoch = reader.int64(), reader.int16()
     timeout_ms, state = reader.int32(), _state(reader.int8())

@@ -32,6 +32,16 @@ class InitAnswer(NamedTuple):
 AnswerInit = Callable[[InitAnswer], None]
 
 
+class EndAnswer(NamedTuple):
+    error: ErrorCode
+    #: What the producer is called from now on.
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+AnswerEnd = Callable[[EndAnswer], None]
+
+
 class ProducerOfTransaction(NamedTuple):
     """How a request names the transaction that it belongs to."""
 

@@ -3,7 +3,8 @@
 ======================  ==========================================  ==================================
 state                   entered by                                  left by
 ======================  ==========================================  ==================================
-EMPTY                   InitProducerId                              AddPartitions, AddOffsets: ONGOING
+EMPTY                   InitProducerId                              AddPartitions, AddOffsets, a batch
+                                                                    or an offset (KIP-890): ONGOING
 ONGOING                 the first partition                         EndTxn: PREPARE_COMMIT or
                                                                     PREPARE_ABORT; time-out or another
                                                                     InitProducerId: PREPARE_ABORT,
@@ -17,6 +18,11 @@ Each change is one record that holds the whole new state. It takes effect, and i
 committed; until then the id is *pending* and every other change is told CONCURRENT_TRANSACTIONS,
 which clients retry. A record that is refused, or not committed in time, has changed nothing here: it
 may be in the log all the same, so nobody has been told of it, and the next record replaces it.
+
+Two protocols share the states. The classic one keeps the epoch from transaction to transaction. Since
+EndTxn 5 (KIP-890) each end raises it, so that a batch which comes late from one transaction cannot fall
+into the next, and the epoch tells a repeated EndTxn from the next transaction's. Each request says by its
+version which one it follows; a producer may change over with any transaction.
 
 EndTxn is answered when the outcome is committed and the markers are on their way. A partition that
 cannot take its marker is tried again without end, with growing pauses, by itself: others are not held
@@ -45,6 +51,7 @@ from broker.coordinator.transaction.records import (
 )
 from broker.coordinator.transaction.requests import (
     DescribedTransaction,
+    EndAnswer,
     InitAnswer,
     InitRequest,
     ListedTransaction,
@@ -53,7 +60,12 @@ from broker.coordinator.transaction.requests import (
     TransactionFilter,
 )
 from broker.coordinator.transaction.states import TransactionState
-from broker.coordinator.transaction.transaction import Transaction, new_transaction
+from broker.coordinator.transaction.transaction import (
+    CLASSIC,
+    NO_PRODUCER_ID,
+    Transaction,
+    new_transaction,
+)
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.model.ids import TopicPartition
@@ -71,6 +83,7 @@ MAX_IDS: Final = 20_000
 FORGOTTEN_AT_ONCE: Final = 1_000
 #: There is nothing left to write a marker to: the topic is gone, or (INVALID_PRODUCER_EPOCH) a later
 #: epoch of the producer has ended the transaction there, by an administrator's hand.
+_COMPLETE: Final = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 _NEEDS_NO_MARKER: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH}
 )
@@ -123,8 +136,7 @@ class TransactionShard:
         return (
             not entry.is_pending
             and current.state.is_at_rest
-            and current.is_epoch_exhausted
-            and (not request.names_producer or request.producer_epoch == current.producer_epoch)
+            and current.needs_new_id(request.producer_epoch if request.names_producer else None)
         )
 
     def init(self, request: InitRequest, fresh_id: int | None) -> CoordinatorResult[InitAnswer]:
@@ -169,7 +181,7 @@ class TransactionShard:
         self, request: InitRequest, current: Transaction, fresh_id: int | None, now_ms: int
     ) -> Transaction:
         expected = request.producer_epoch if request.names_producer else None
-        if current.is_epoch_exhausted and expected in (None, current.producer_epoch):
+        if current.needs_new_id(expected):
             if fresh_id is None:
                 raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
             return current.with_new_id(fresh_id, request.timeout_ms, expected is not None, now_ms)
@@ -178,7 +190,10 @@ class TransactionShard:
     # -- within a transaction -----------------------------------------------------------------
 
     def add_partitions(
-        self, producer: ProducerOfTransaction, partitions: Collection[TopicPartition]
+        self,
+        producer: ProducerOfTransaction,
+        partitions: Collection[TopicPartition],
+        client_version: int = CLASSIC,
     ) -> CoordinatorResult[ErrorCode]:
         entry = self._entry_of(producer)
         current = entry.current
@@ -190,7 +205,7 @@ class TransactionShard:
         is_ongoing = current.state is TransactionState.ONGOING
         if is_ongoing and current.partitions.issuperset(partitions):
             return CoordinatorResult(ErrorCode.NONE)
-        changed = current.with_partitions(partitions, self._clock.wall_ms())
+        changed = current.with_partitions(partitions, client_version, self._clock.wall_ms())
         return self._change(producer.transactional_id, entry, changed, ErrorCode.NONE)
 
     def verify(
@@ -213,7 +228,12 @@ class TransactionShard:
 
     def _entry_of(self, producer: ProducerOfTransaction) -> Entry:
         entry = self.entries.get(producer.transactional_id)
-        if entry is None or entry.current.producer_id != producer.producer_id:
+        if entry is None:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        current = entry.current
+        if current.producer_id != producer.producer_id:
+            if (producer.producer_id, producer.producer_epoch) == current.next_name:
+                raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)  # it comes with completion
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         return entry
 
@@ -234,6 +254,46 @@ class TransactionShard:
         if current.state is _completed(is_commit):
             return CoordinatorResult(ErrorCode.NONE)
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+
+    def needs_producer_id_to_end(self, producer: ProducerOfTransaction) -> bool:
+        """Whether ``end_and_raise`` needs a new producer id in hand."""
+        entry = self.entries.get(producer.transactional_id)
+        if entry is None or entry.is_pending:
+            return False
+        current = entry.current
+        return (
+            current.is_epoch_exhausted
+            and not current.state.is_prepared
+            and (current.producer_id, current.producer_epoch) == producer[1:]
+        )
+
+    def end_and_raise(
+        self, producer: ProducerOfTransaction, is_commit: bool, fresh_id: int | None
+    ) -> CoordinatorResult[EndAnswer]:
+        """End a transaction, of whatever protocol, and raise the producer's epoch."""
+        entry = self.entries.get(producer.transactional_id)
+        if entry is None:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        _check_not_pending(entry)  # first: the producer may use the id that comes with this change
+        current = entry.current
+        is_repeated = current.has_ended(producer.producer_id, producer.producer_epoch)
+        _check_may_end(current, producer, is_repeated)
+        if current.state.is_prepared:
+            if current.state is _prepared(is_commit):
+                raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+        if is_repeated and current.state is _completed(is_commit):
+            return CoordinatorResult(EndAnswer(ErrorCode.NONE, *current.next_name))
+        if current.state is not TransactionState.ONGOING and (is_repeated or is_commit):
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+        next_id = NO_PRODUCER_ID
+        if current.is_epoch_exhausted:
+            if fresh_id is None:
+                raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+            next_id = fresh_id
+        changed = current.ended(is_commit, next_id, self._clock.wall_ms())
+        answer = EndAnswer(ErrorCode.NONE, *changed.next_name)
+        return self._change(producer.transactional_id, entry, changed, answer)
 
     def _on_timeout(self, transactional_id: str) -> CoordinatorResult[None]:
         entry = self.entries.get(transactional_id)
@@ -458,6 +518,20 @@ class TransactionShard:
 def _check_not_pending(entry: Entry) -> None:
     if entry.is_pending:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+def _check_may_end(
+    current: Transaction, producer: ProducerOfTransaction, is_repeated: bool
+) -> None:
+    """Raises ``KafkaError``: the name is neither the producer's own, nor the one that it had before
+    this end, as far as the state allows for that."""
+    may_be_new = not current.state.is_prepared
+    may_be_repeated = current.state.is_prepared or current.state in _COMPLETE
+    if producer.producer_id != current.producer_id and not (is_repeated and may_be_repeated):
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    is_own = producer.producer_epoch == current.producer_epoch
+    if not (is_own and may_be_new) and not (is_repeated and may_be_repeated):
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
 
 def _initialised_answer(transaction: Transaction) -> InitAnswer:

@@ -4,7 +4,8 @@ Behaviour: names exactly what ``protocol.api_versions.SERVED`` holds. From versi
 names its software; an empty or ill-formed name is INVALID_REQUEST, as in Kafka (KIP-511). A request
 at an unknown version is answered by the dispatcher in the layout of version 0.
 
-Left out: features. None is finalised, so clients do not expect what needs one (KIP-890).
+Per version: before 4 clients cannot read a range that begins at 0, so that such features are only told as
+finalized.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.model.error_code import ErrorCode
-from broker.protocol.api_versions import advertised, is_valid_client_software
+from broker.protocol.api_versions import (
+    FEATURES,
+    FEATURES_EPOCH,
+    advertised,
+    is_valid_client_software,
+)
 from broker.protocol.schema import response_types
 
 if TYPE_CHECKING:
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
     from broker.server.context import RequestContext
 
 SOFTWARE_FROM = 3
+ZERO_LEVELS_FROM = 4
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> object:
@@ -38,8 +45,19 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> object:
             for key, low, high in (advertised() if error_code == ErrorCode.NONE else ())
         ],
         throttle_time=0,
-        supported_features=[],
-        finalized_features_epoch=0,
-        finalized_features=[],
+        supported_features=[
+            types.SupportedFeatureKey(
+                name=each.name, min_version=each.min_level, max_version=each.max_level
+            )
+            for each in FEATURES
+            if each.min_level > 0 or context.api_version >= ZERO_LEVELS_FROM
+        ],
+        finalized_features_epoch=FEATURES_EPOCH,
+        finalized_features=[
+            types.FinalizedFeatureKey(
+                name=each.name, max_version_level=each.finalized, min_version_level=each.finalized
+            )
+            for each in FEATURES
+        ],
         zk_migration_ready=False,
     )

@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8), versions 2-10; OffsetFetch (9), 1-10; TxnOffsetCommit (28), 0-4; OffsetDelete
+"""OffsetCommit (key 8), versions 2-10; OffsetFetch (9), 1-10; TxnOffsetCommit (28), 0-6; OffsetDelete
 (47), version 0.
 
 Behaviour: partitions that do not exist are refused one by one (UNKNOWN_TOPIC_OR_PARTITION, or
@@ -10,15 +10,15 @@ Per version: OffsetCommit 2-4 carry a retention time (negative: the broker's own
 7+ static members, 9+ tell GROUP_ID_NOT_FOUND, 10 topics by id. OffsetFetch 1 has its error on each
 partition only, 2+ on top, and no topics means all of them; 7+ may insist on stable offsets; 8+ asks for
 several groups; 10 topics by id. TxnOffsetCommit 2+ carries leader epochs, 3+ names the member, 4+ tells
-TRANSACTION_ABORTABLE.
+TRANSACTION_ABORTABLE, 6 names topics by id.
 
 TxnOffsetCommit is only accepted for a group that was added to the transaction. From version 5 on it adds
-the group itself, which needs ``transaction.version`` 2 (KIP-890): not served.
+the group itself (``transaction.version`` 2 of KIP-890), even if the member is refused then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +31,7 @@ from broker.coordinator.group.requests import (
 )
 from broker.coordinator.result import Producer
 from broker.coordinator.transaction.requests import ProducerOfTransaction
+from broker.coordinator.transaction.transaction import RAISES_EPOCH
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.model.ids import ZERO_TOPIC_ID, TopicPartition
@@ -40,6 +41,7 @@ from broker.protocol.schema import response_types
 from broker.server.answering import answered
 from broker.server.encoding import encoded
 from broker.server.tasks import Turn, called_back
+from broker.server.transactions import to_producers
 
 if TYPE_CHECKING:
     from broker.metadata.image import TopicImage
@@ -53,6 +55,8 @@ GROUPS_FROM: Final = 8
 #: Of TxnOffsetCommit.
 KNOWS_LOADING_FROM: Final = 2
 ABORTABLE_FROM: Final = 4
+ADDS_GROUP_FROM: Final = 5
+TRANSACTION_TOPIC_ID_FROM: Final = 6
 MILLISECOND: Final = timedelta(milliseconds=1)
 
 
@@ -172,7 +176,8 @@ def handle_commit_in_transaction(
     broker: Broker, context: RequestContext, request: Any
 ) -> object | Coroutine[Any, Any, object]:
     version = context.api_version
-    answer = _CommitAnswer(broker, context, request, "TxnOffsetCommit", has_ids=False)
+    has_ids = version >= TRANSACTION_TOPIC_ID_FROM
+    answer = _CommitAnswer(broker, context, request, "TxnOffsetCommit", has_ids)
     if not answer.accepted:
         return answer.build((ErrorCode.NONE, ()))
 
@@ -182,13 +187,8 @@ def handle_commit_in_transaction(
     groups = broker.coordination.groups
     group_id = request.group_id
     producer = Producer(request.producer_id, request.producer_epoch)
-    try:
-        broker.transactions.check_partition(
-            ProducerOfTransaction(request.transactional_id, *producer),
-            TopicPartition(CONSUMER_OFFSETS, groups.index_of(group_id)),
-        )
-    except KafkaError as error:
-        return build((error.code, ()))
+    named = ProducerOfTransaction(request.transactional_id, *producer)
+    home = TopicPartition(CONSUMER_OFFSETS, groups.index_of(group_id))
     asked = CommitRequest(
         group_id=group_id,
         member_id=getattr(request, "member_id", ""),
@@ -198,11 +198,28 @@ def handle_commit_in_transaction(
         partitions=answer.accepted,
         knows_missing_groups=False,
     )
-    return answered(
-        broker.loop,
-        lambda done: groups.commit_in_transaction(asked, producer, lambda *told: done(told)),
-        build,
-    )
+
+    def commit(done: Callable[[tuple[ErrorCode, Sequence[ErrorCode]]], None]) -> None:
+        try:
+            broker.transactions.check_partition(named, home)
+        except KafkaError as error:
+            done((error.code, ()))
+            return
+        groups.commit_in_transaction(asked, producer, lambda *told: done(told))
+
+    def add_and_commit(done: Callable[[tuple[ErrorCode, Sequence[ErrorCode]]], None]) -> None:
+        def added(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                commit(done)
+            else:
+                done((to_producers(error), ()))
+
+        if home.partition < 0:  # there is no topic for groups yet
+            done((ErrorCode.NOT_COORDINATOR, ()))
+            return
+        broker.transactions.coordinator.add_partitions(named, [home], added, RAISES_EPOCH)
+
+    return answered(broker.loop, add_and_commit if version >= ADDS_GROUP_FROM else commit, build)
 
 
 def _understood(code: ErrorCode, version: int) -> ErrorCode:

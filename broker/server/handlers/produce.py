@@ -13,10 +13,11 @@ A request with many batches is appended in several turns of the loop.
 A transactional batch is appended when the transaction coordinator knows that its partition was added,
 so that nobody can pin the last stable offset (KIP-890). Else 11+ is told TRANSACTION_ABORTABLE, older
 ones INVALID_TXN_STATE; a coordinator that is not ready is told as NOT_ENOUGH_REPLICAS, which every
-producer retries.
-
-Left out: from version 12 on a batch adds its partition itself under ``transaction.version`` 2, which is
-not offered; clients then add it beforehand.
+producer retries. From version 12 on batches add their partitions themselves (``transaction.version`` 2):
+all partitions of the request at once, before any batch is appended, and whether or not it can be. A
+producer's first batch on a partition then has sequence 0. If the last transaction is not quite over yet,
+the request waits for a moment, and everything behind it on its connection, before it is told
+CONCURRENT_TRANSACTIONS.
 
 Hot path: runs once per request, ``_append`` once per batch; the common answer (one partition, no
 error, nothing to wait for) allocates one tuple and two lists.
@@ -24,22 +25,24 @@ error, nothing to wait for) allocates one tuple and two lists.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from broker.coordinator.transaction.requests import ProducerOfTransaction
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.protocol.errors import TooManyElements
 from broker.protocol.hot.produce import ProduceRequest, decode_request, encode_response
-from broker.records.header import TRANSACTIONAL_FLAG
+from broker.records.header import HEADER_SIZE, TRANSACTIONAL_FLAG, peek_header
 from broker.records.validation import InvalidBatch, check_header
 from broker.replication.delayed import DelayedProduce
 from broker.server.connection import Answer, CloseConnection, Connection, ResponseSlot
 from broker.server.tasks import Turn
 
 if TYPE_CHECKING:
-    from broker.model.ids import TopicId
+    from broker.model.ids import TopicId, TopicPartition
     from broker.protocol.request import RequestHeader
     from broker.records.header import BatchHeader
     from broker.replication.partition import Partition
@@ -62,6 +65,8 @@ PARTITIONS_DECODED_AT_ONCE: Final = 4000
 #: Internal topics are written by this client alone, as in Kafka (and by the broker itself).
 ADMIN_CLIENT_ID: Final = "__admin_client"
 KNOWS_ABORTABLE_FROM: Final = 11
+#: Batches add their partitions to the transaction.
+ADDS_PARTITIONS_FROM: Final = 12
 #: What a transaction coordinator says that is to be asked again.
 _NOT_NOW: Final = frozenset(
     {
@@ -96,9 +101,13 @@ def handle_decoded(
     frame: memoryview,
 ) -> Answer | None:
     operation = _ProduceOperation(broker, header, request)
-    if not operation.append_all():
+    if header.api_version >= ADDS_PARTITIONS_FROM and request.transactional_id is not None:
+        added = operation.add_partitions()
+    else:
+        added = None
+    if not operation.append_all(0 if added is not None else BATCHES_AT_ONCE):
         slot = operation.slot = connection.defer(header, is_alone=True)
-        rest = operation.append_rest(operation.keep_rest(frame))
+        rest = operation.append_rest(operation.keep_rest(frame), added)
         broker.dispatcher.spawn(slot, rest, "Produce")
         return None
     if request.acks == 0 and not operation.unresolved:
@@ -115,8 +124,8 @@ def handle_decoded(
 class _ProduceOperation:
     """One request on its way: results so far, appends in threads, partitions to be acknowledged."""
 
-    __slots__ = ("_api_version", "_broker", "_correlation_id", "_left", "_may_write_internal",
-                 "_refusal", "request", "results", "slot", "unresolved", "waiting")  # fmt: skip
+    __slots__ = ("_add_error", "_api_version", "_broker", "_correlation_id", "_left",
+                 "_may_write_internal", "_refusal", "request", "results", "slot", "unresolved", "waiting")  # fmt: skip
 
     def __init__(self, broker: Broker, header: RequestHeader, request: ProduceRequest) -> None:
         self._broker = broker
@@ -127,6 +136,8 @@ class _ProduceOperation:
         self.results: TopicResults = []
         self.slot: ResponseSlot | None = None
         self._refusal: ErrorCode | None = None
+        #: Why partitions were not added to the transaction.
+        self._add_error = ErrorCode.NONE
         #: What later turns append, the last first.
         self._left: list[Left] = []
         #: Appends whose records are still being walked.
@@ -134,7 +145,56 @@ class _ProduceOperation:
         #: Partition to (required high watermark, its list of results, position therein).
         self.waiting: dict[Partition, tuple[int, list[PartitionResult], int]] = {}
 
-    def append_all(self) -> bool:
+    def add_partitions(self) -> asyncio.Future[None] | None:
+        """Add the partitions whose first batch of the transaction this is. None: that is done."""
+        broker = self._broker
+        found: dict[ProducerOfTransaction, list[TopicPartition]] = {}
+        for key, partitions in self.request.topics:
+            for index, records in partitions:
+                self._find_new(key, index, records, found)
+        if not found or self.request.acks not in _VALID_ACKS:
+            return None
+        producer, new = next(iter(found.items()))  # batches of others are refused one by one
+        later: list[asyncio.Future[None]] = []
+        is_told = False
+
+        def told(error: ErrorCode) -> None:
+            nonlocal is_told
+            self._add_error, is_told = error, True
+            if later and not later[0].done():
+                later[0].set_result(None)
+
+        broker.transactions.add_for_batches(producer, new, told)
+        if is_told:
+            return None
+        later.append(broker.loop.create_future())
+        return later[0]
+
+    def _find_new(
+        self,
+        key: str | TopicId,
+        index: int,
+        records: memoryview | None,
+        found: dict[ProducerOfTransaction, list[TopicPartition]],
+    ) -> None:
+        broker, transactional_id = self._broker, self.request.transactional_id
+        assert transactional_id is not None
+        if records is None or len(records) < HEADER_SIZE:
+            return
+        header = peek_header(records)
+        if not header.attributes & TRANSACTIONAL_FLAG:
+            return
+        try:
+            partition = broker.replicas.find(key, index)
+        except KafkaError:
+            return
+        if not partition.is_internal and not broker.transactions.has_begun(partition, header):
+            producer = ProducerOfTransaction(
+                transactional_id, header.producer_id, header.producer_epoch
+            )
+            found.setdefault(producer, []).append(partition.topic_partition)
+
+    def append_all(self, at_once: int) -> bool:
         """Gives whether that was all: of a large request there is a rest for ``append_rest``."""
         request = self.request
         now_ms = self._broker.clock.wall_ms()
@@ -148,7 +208,7 @@ class _ProduceOperation:
             self.results.append((key, results))
             for index, records in partitions:
                 count += 1
-                if count > BATCHES_AT_ONCE:
+                if count > at_once:
                     self._left.append((key, results, index, records))
                 elif refusal is None:
                     results.append(self._append(key, index, records, now_ms, results))
@@ -168,12 +228,14 @@ class _ProduceOperation:
         self._broker.receive_budget.charge(size)
         return size
 
-    async def append_rest(self, charge: int) -> None:
+    async def append_rest(self, charge: int, added: asyncio.Future[None] | None) -> None:
         """In turns of the loop; nothing that came after it on its connection starts meanwhile."""
         broker = self._broker
         left = self._left
-        turn = Turn()
         try:
+            if added is not None:
+                await added
+            turn = Turn()
             while left:
                 key, results, index, records = left.pop()
                 if self._refusal is not None:
@@ -236,10 +298,20 @@ class _ProduceOperation:
         transactional_id = self.request.transactional_id
         if transactional_id is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        transactions, version = self._broker.transactions, self._api_version
+        if self._add_error is not ErrorCode.NONE and not transactions.has_begun(partition, header):
+            raise KafkaError(_verdict(self._add_error, version))
         try:
-            self._broker.transactions.check_batch(transactional_id, partition, header)
+            transactions.check_batch(transactional_id, partition, header)
         except KafkaError as error:
-            raise KafkaError(_verdict(error.code, self._api_version), error.message) from None
+            raise KafkaError(_verdict(error.code, version), error.message) from None
+        if version >= ADDS_PARTITIONS_FROM and header.base_sequence != 0:
+            entry = partition.log.producers.entries.get(header.producer_id)
+            if entry is None:
+                raise KafkaError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"Producer {header.producer_id} began with sequence {header.base_sequence}",
+                )
 
     def _appended(
         self,
@@ -349,6 +421,8 @@ class _ProduceOperation:
 
 def _verdict(code: ErrorCode, version: int) -> ErrorCode:
     """What the transaction coordinator said, in words that producers retry, or not."""
+    if code is ErrorCode.CONCURRENT_TRANSACTIONS and version >= ADDS_PARTITIONS_FROM:
+        return code
     if code in _NOT_NOW:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE_FROM:

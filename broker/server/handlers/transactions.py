@@ -1,19 +1,20 @@
-"""AddPartitionsToTxn (key 24), versions 0-5; AddOffsetsToTxn (25), 0-4; EndTxn (26), 0-4;
+"""AddPartitionsToTxn (key 24), versions 0-5; AddOffsetsToTxn (25), 0-4; EndTxn (26), 0-5;
 WriteTxnMarkers (27), 1-2; DescribeTransactions (65), version 0; ListTransactions (66), 0-1.
 
 Behaviour: a partition that does not exist, or belongs to the broker itself, keeps all of its request from
 being added (the others are OPERATION_NOT_ATTEMPTED). EndTxn is answered when the outcome is in the log
 for good; markers follow. WriteTxnMarkers is for administrators that end hanging transactions (and for
 other brokers): each partition refuses a coordinator epoch or a producer epoch that is older than what
-it has seen.
+it has seen; and, where the marker is of ``transaction.version`` 2 (version 2 of the request says so), the
+epoch that an open transaction has.
 
 Per version: AddPartitionsToTxn 0-3 come from producers, 4+ from brokers, for several transactions at
-once, which may only ask whether partitions are added. Before version 2 of it, of AddOffsetsToTxn and of
+once, which may only ask whether partitions are added. EndTxn 5 raises the producer's epoch and tells it
+the next one (``transaction.version`` 2 of KIP-890); it may abort what never began. Before version 2 of it, of AddOffsetsToTxn and of
 EndTxn, clients do not know PRODUCER_FENCED and are told INVALID_PRODUCER_EPOCH. ListTransactions 1+
 filters by duration.
 
-Left out: EndTxn 5, which raises the epoch at each end (``transaction.version`` 2 of KIP-890), and the
-pattern of ListTransactions 2.
+Left out: the pattern of ListTransactions 2.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.coordinator.transaction.requests import (
     DescribedTransaction,
+    EndAnswer,
     ProducerOfTransaction,
     TransactionFilter,
 )
 from broker.coordinator.transaction.states import BY_WIRE_NAME
+from broker.coordinator.transaction.transaction import CLASSIC, RAISES_EPOCH
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.model.ids import TopicPartition
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
 
 #: From here on requests come from brokers, and name several transactions.
 BATCHED_FROM: Final = 4
+#: EndTxn raises the epoch.
+RAISES_EPOCH_FROM: Final = 5
 PRODUCER_FENCED_FROM: Final = 2
 
 
@@ -104,7 +109,11 @@ async def _add(
     if refused:
         return refused
     coordinator = broker.transactions.coordinator
-    code: ErrorCode = await called_back(coordinator.add_partitions, producer, partitions)
+    # Kafka's brokers ask like this for clients of ``transaction.version`` 2.
+    client_version = RAISES_EPOCH if version >= BATCHED_FROM else CLASSIC
+    code: ErrorCode = await called_back(
+        lambda done: coordinator.add_partitions(producer, partitions, done, client_version)
+    )
     return [(each, _told(code, version)) for each in partitions]
 
 
@@ -183,12 +192,19 @@ def handle_end(
     def build(code: ErrorCode) -> object:
         return types.EndTxnResponse(throttle_time=0, error_code=_told(code, context.api_version))
 
-    coordinator = broker.transactions.coordinator
-    return answered(
-        broker.loop,
-        partial(coordinator.end, _producer_of(request), request.committed),
-        build,
-    )
+    def build_raised(answer: EndAnswer) -> object:
+        return types.EndTxnResponse(
+            throttle_time=0,
+            error_code=answer.error,
+            producer_id=answer.producer_id,
+            producer_epoch=answer.producer_epoch,
+        )
+
+    coordinator, producer = broker.transactions.coordinator, _producer_of(request)
+    if context.api_version >= RAISES_EPOCH_FROM:
+        end = partial(coordinator.end_and_raise, producer, request.committed)
+        return answered(broker.loop, end, build_raised)
+    return answered(broker.loop, partial(coordinator.end, producer, request.committed), build)
 
 
 # --- WriteTxnMarkers --------------------------------------------------------------------------
@@ -199,7 +215,11 @@ async def handle_write_markers(broker: Broker, context: RequestContext, request:
     results = []
     for each in request.markers:
         marker = TransactionMarker(
-            each.producer_id, each.producer_epoch, each.transaction_result, each.coordinator_epoch
+            each.producer_id,
+            each.producer_epoch,
+            each.transaction_result,
+            each.coordinator_epoch,
+            getattr(each, "transaction_version", CLASSIC),
         )
         named = (
             TopicPartition(topic.name, index)

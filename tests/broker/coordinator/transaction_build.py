@@ -10,11 +10,13 @@ from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.records import read_transaction
 from broker.coordinator.transaction.requests import (
     DescribedTransaction,
+    EndAnswer,
     InitAnswer,
     InitRequest,
     MarkersDone,
     ProducerOfTransaction,
 )
+from broker.coordinator.transaction.transaction import RAISES_EPOCH
 from broker.model.error_code import ErrorCode
 from broker.model.ids import TopicPartition
 from broker.model.transaction_marker import TransactionMarker
@@ -167,6 +169,32 @@ class Client:
         self.answers = []
         self.world.coordinator.end(self.name, is_commit, self.answers.append)
         return self._last()
+
+    def add_by_batch(self, *partitions: TopicPartition) -> ErrorCode | None:
+        """As ``transaction.version`` 2 does."""
+        self.answers = []
+        self.world.coordinator.add_partitions(
+            self.name, partitions, self.answers.append, RAISES_EPOCH
+        )
+        return self._last()
+
+    def end_and_raise(self, is_commit: bool) -> ErrorCode | None:
+        self.answers = []
+        self.world.coordinator.end_and_raise(self.name, is_commit, self._on_end)
+        return self._last()
+
+    def _on_end(self, answer: EndAnswer) -> None:
+        self.answers.append(answer.error)
+        if answer.error is NONE:
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        else:
+            assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
+
+    def at(self, producer_id: int, epoch: int) -> Client:
+        """The same producer, under another name."""
+        other = Client(self.world, self.transactional_id, self.timeout_ms)
+        other.producer_id, other.epoch = producer_id, epoch
+        return other
 
     def commit(self) -> ErrorCode | None:
         return self.end(True)

@@ -19,7 +19,9 @@ from broker.model.transaction_marker import TransactionMarker
 from broker.server import coordinator_log, transaction_markers
 from tests.broker.server.running import Running, on_loop, running
 from tests.support import group_requests, groups, requests
+from tests.support.record_batches import batch
 from tests.support.transactions import (
+    TRANSACTIONAL,
     TransactionalProducer,
     committed_values,
     describe,
@@ -313,3 +315,137 @@ async def test_a_new_state_topic_forgets_everything(tmp_path: Path) -> None:
         assert await end(r, producer, True) == ErrorCode.NOT_COORDINATOR
         await r.call(wait_for_coordinator, "x")
         assert await end(r, producer, True) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+# --- Batches that add their partitions (``transaction.version`` 2) ----------------------------
+
+
+@on_loop
+async def test_a_batch_waits_for_the_markers_of_the_last_transaction(tmp_path: Path) -> None:
+    """And what is behind it on its connection keeps its place."""
+    async with quick(tmp_path) as r:
+        await r.call(requests.create_topic, "t")
+        await r.call(wait_for_coordinator, "x")
+        write = r.broker.transactions.markers.write
+        held: list[Callable[[], None]] = []
+        r.broker.transactions.markers.write = (  # type: ignore[method-assign]
+            lambda *arguments: held.append(lambda: write(*arguments))
+        )
+
+        def first(wire: Wire) -> TransactionalProducer:
+            producer = TransactionalProducer(wire, "x").init(version=5)
+            assert producer.produce("t", [b"1"], version=12) == 0
+            producer.end_and_raise(True)
+            return producer
+
+        producer = await r.call(first)
+        assert producer.epoch == 1
+
+        def try_next(wire: Wire) -> int:
+            producer.wire = wire
+            return producer.produce("t", [b"2"], version=12)
+
+        assert await r.call(try_next) == ErrorCode.CONCURRENT_TRANSACTIONS
+        asked = r.broker.transactions.coordinator.add_partitions
+        tries: list[object] = []
+
+        def count(*arguments: Any) -> None:
+            tries.append(arguments)
+            asked(*arguments)
+
+        r.broker.transactions.coordinator.add_partitions = count  # type: ignore[method-assign]
+
+        def pipelined(wire: Wire) -> list[int]:
+            numbers = [b"2", b"3"]
+            for number, value in enumerate(numbers):
+                fields = transactional_batch(producer, "t", value, number)
+                wire.send("produce", 12, **fields)
+            answers = [wire.receive() for _ in numbers]
+            return [each.responses[0].partition_responses[0].error_code for each in answers]
+
+        writing = asyncio.ensure_future(r.call(pipelined))
+        await r.until(lambda: bool(tries))
+        held[0]()
+        assert await writing == [0, 0]
+        r.broker.transactions.markers.write = write  # type: ignore[method-assign]
+        await r.call(lambda wire: _end_on(wire, producer))
+        await until_state(r, TransactionState.COMPLETE_COMMIT)
+        assert await r.call(committed_values, "t") == [b"1", b"2", b"3"]
+
+
+def transactional_batch(
+    producer: TransactionalProducer, topic: str, value: bytes, sequence: int
+) -> dict[str, Any]:
+    data = batch(
+        [value],
+        timestamp=requests.now_ms(),
+        attributes=TRANSACTIONAL,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        base_sequence=sequence,
+    )
+    fields = requests.produce_fields(topic, 0, data)
+    return fields | {"transactional_id": producer.transactional_id}
+
+
+def _end_on(wire: Wire, producer: TransactionalProducer) -> None:
+    producer.wire = wire
+    producer.end_and_raise(True)
+
+
+@on_loop
+async def test_the_disk_is_waited_for_before_a_batch_is_appended(tmp_path: Path) -> None:
+    """``flush.messages=1`` on the state topic: the partition is in the log for good first."""
+    async with quick(tmp_path) as r:
+        await r.call(requests.create_topic, "t", partitions=3)
+        await r.call(wait_for_coordinator, "x")
+        await r.call(requests.alter_config, TRANSACTION_STATE, "flush.messages", "1")
+
+        def live(wire: Wire) -> None:
+            producer = TransactionalProducer(wire, "x").init(version=5)
+            for number in range(5):
+                for partition in range(3):
+                    assert (
+                        producer.produce("t", [b"%d" % number], partition=partition, version=12)
+                        == 0
+                    )
+                producer.end_and_raise(number != 1)
+
+        await r.call(live)
+        await until_state(r, TransactionState.COMPLETE_COMMIT)
+        for partition in range(3):
+            found = await r.call(committed_values, "t", partition=partition)
+            assert found == [b"0", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+@on_loop
+async def test_the_raise_outlives_a_broker_that_wrote_no_marker(
+    tmp_path: Path, is_commit: bool
+) -> None:
+    async with quick(tmp_path) as r:
+        await r.call(requests.create_topic, "t")
+        await r.call(wait_for_coordinator, "x")
+        r.broker.transactions.markers.write = lambda *_: None  # type: ignore[method-assign]
+
+        def live(wire: Wire) -> TransactionalProducer:
+            producer = TransactionalProducer(wire, "x").init(version=5)
+            assert producer.produce("t", [b"v"], version=12) == 0
+            producer.end_and_raise(is_commit)
+            return producer
+
+        producer = await r.call(live)
+    async with quick(tmp_path) as r:
+        await until_state(
+            r, TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
+        )
+
+        def again(wire: Wire) -> tuple[int, int, int]:
+            producer.wire = wire
+            told = producer.try_end_and_raise(is_commit, producer_epoch=0)
+            assert producer.produce("t", [b"w"], version=12) == 0
+            producer.end_and_raise(True)
+            return told
+
+        assert await r.call(again) == (0, producer.producer_id, 1)
+        assert await r.call(committed_values, "t") == ([b"v", b"w"] if is_commit else [b"w"])

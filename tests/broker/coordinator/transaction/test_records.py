@@ -34,9 +34,9 @@ transactions = st.builds(
     updated_ms=st.integers(0, 1 << 50),
     started_ms=st.integers(-1, 1 << 50),
     last_producer_epoch=st.just(-1),
-    previous_producer_id=st.just(-1),
-    next_producer_id=st.just(-1),
-    client_version=st.just(0),
+    previous_producer_id=st.integers(-1, 1 << 62),
+    next_producer_id=st.integers(-1, 1 << 62),
+    client_version=st.integers(0, 2),
 )
 
 
@@ -78,7 +78,7 @@ def test_values_of_later_versions_are_refused() -> None:
 
 
 def test_the_bytes_are_kafkas() -> None:
-    """By ``TransactionLogKey`` and ``TransactionLogValue`` of Kafka 4.4, version 0."""
+    """By ``TransactionLogKey`` and ``TransactionLogValue`` of Kafka 4.4, version 1."""
     ongoing = Transaction(
         7, 2, 60_000, TransactionState.ONGOING,
         frozenset({TopicPartition("u", 1), TopicPartition("t", 3), TopicPartition("t", 0)}), 6, 5,
@@ -86,10 +86,16 @@ def test_the_bytes_are_kafkas() -> None:
     key, value = transaction_record("tx", ongoing)
     assert key.hex() == "000000027478"
     assert value is not None
-    assert value.hex() == (
-        "0000" "0000000000000007" "0002" "0000ea60" "01"
-        "00000002"
-        "0001" "74" "00000002" "00000000" "00000003"
-        "0001" "75" "00000001" "00000001"
-        "0000000000000006" "0000000000000005"
-    )  # fmt: skip
+    head, tail = "0001000000000000000700020000ea60", "00000000000000060000000000000005"
+    partitions = "030274030000000000000003000275020000000100"
+    assert value.hex() == head + "01" + partitions + tail + "00"
+    exhausted = ongoing._replace(
+        state=TransactionState.EMPTY,
+        previous_producer_id=7,
+        next_producer_id=9,
+        client_version=2,
+    )
+    _, value = transaction_record("tx", exhausted)
+    assert value is not None
+    tags = "03000800000000000000070108000000000000000902020002"
+    assert value.hex() == head + "00" + "00" + tail + tags
