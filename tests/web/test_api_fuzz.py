@@ -19,7 +19,7 @@ from tests.support.processes import wait_until
 from tests.support.web import WebProcess
 from tests.web.pages import GROUP, TOPIC, make_pages
 
-EXAMPLES = {"anonymous": 4, "viewer": 12, "operator": 12}
+EXAMPLES = {"anonymous": 3, "viewer": 8, "operator": 8}
 """Requests of each operation."""
 MAX_TRIES = 5
 WORDS = [

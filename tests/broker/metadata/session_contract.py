@@ -97,7 +97,8 @@ class SessionContract:
         world.lose_answers()
         store.submit([Create("/a", b"1")], outcomes.append)
         world.wait(lambda: get(world, other, "/a") is not None, "the write")
-        assert outcomes == []
+        # On a slow machine the client may have missed its heartbeat by now: it knows no more then.
+        assert not any(isinstance(outcome, Done) for outcome in outcomes)
         suspend(world)
         world.wait(lambda: bool(outcomes), "an outcome")
         assert isinstance(outcomes[0], Unknown)
