@@ -96,9 +96,8 @@ def schedule(
         raise click.UsageError("only one of --every, --cron and --off, please")
     try:
         if every is not None:
-            service.set_schedule(
-                actor=people.actor(), report=report, every=_minutes(every), period="minutes"
-            )
+            count, period = _interval(every)
+            service.set_schedule(actor=people.actor(), report=report, every=count, period=period)
         elif cron is not None:
             service.set_schedule(actor=people.actor(), report=report, expression=cron, zone=zone)
         elif off:
@@ -109,13 +108,15 @@ def schedule(
     return EXIT_OK
 
 
-def _minutes(text: str) -> int:
+def _interval(text: str) -> tuple[int, str]:
+    """In the largest unit that fits, as a person would say it."""
     from dashboard.offset_range import parse_duration_ms
 
     try:
         found = parse_duration_ms(text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--every") from None
-    if found % 60_000:
-        raise click.BadParameter("whole minutes, please", param_hint="--every")
-    return found // 60_000
+    for length_ms, period in ((86_400_000, "days"), (3_600_000, "hours"), (60_000, "minutes")):
+        if found % length_ms == 0:
+            return found // length_ms, period
+    raise click.BadParameter("whole minutes, please", param_hint="--every")

@@ -110,6 +110,11 @@ def save(*, actor: Actor, asked: Asked, task: PeriodicTask | None = None) -> Per
     return row
 
 
+def _too_often(least_s: int) -> str:
+    count, unit = (least_s // 60, "minute") if least_s % 60 == 0 else (least_s, "second")
+    return f"Not more often than every {count} {unit}{'' if count == 1 else 's'}."
+
+
 def _check(asked: Asked, task: PeriodicTask | None) -> None:
     kind = KINDS.get(asked.job)
     if kind is None or not kind.has_schedule:
@@ -129,9 +134,9 @@ def _check(asked: Asked, task: PeriodicTask | None) -> None:
             times = following(plan, timezone.now(), CRON_LOOKED_AT)
             least = dt.timedelta(seconds=kind.least_every_s)
             if any(later - at < least for at, later in pairwise(times)):
-                raise ScheduleRefused(f"Not more often than every {kind.least_every_s} seconds.")
+                raise ScheduleRefused(_too_often(kind.least_every_s))
         elif interval(asked.every, asked.period).every < dt.timedelta(seconds=kind.least_every_s):
-            raise ScheduleRefused(f"Not more often than every {kind.least_every_s} seconds.")
+            raise ScheduleRefused(_too_often(kind.least_every_s))
     except zoneinfo.ZoneInfoNotFoundError:
         raise ScheduleRefused(f"There is no time zone {asked.zone!r}.") from None
     except (ValueError, OverflowError) as error:

@@ -217,8 +217,10 @@ def run_outcome(run: Any) -> str:
         return f"{told}, {_counted(stuck, 'partition')} stuck" if stuck else told
     if "segments" in result and "bytes" in result:
         segments = _counted(result["segments"], "segment")
-        topics = _counted(len(result.get("topics", {})), "topic")
-        return f"{segments}, {size(result['bytes'])} of {topics}"
+        topics = result.get("topics", {})
+        told = f"{segments}, {size(result['bytes'])} of {_counted(len(topics), 'topic')}"
+        reasons = {reason for topic in topics.values() for reason in topic.get("reasons", {})}
+        return f"{told}: {', '.join(sorted(map(retention_reason, reasons)))}" if reasons else told
     if "row_count" in result:
         read = (result.get("read") or {}).get("records")
         source = "" if read is None else f" of {_counted(read, 'record')}"

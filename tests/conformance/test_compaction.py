@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as OffsetAndPartition
 
-from tests.support import apache, dump_log, processes
+from tests.support import apache, dump_log, processes, requests
 from tests.support.apache import ApacheKafka
 from tests.support.odradek import OdradekBroker
 from tests.support.requests import create_topic
@@ -231,3 +231,58 @@ def test_what_cannot_be_compacted_is_told_and_tried_again(compacting: OdradekBro
         assert runs[bad]["error"] is None
         assert runs[bad]["bytes_after"] < runs[bad]["bytes_before"]
         assert alive(dict(java_reads(broker.bootstrap, good))) == alive(latest)
+
+
+def test_every_client_reaches_the_end_when_compaction_took_the_tail(
+    compacting: OdradekBroker,
+) -> None:
+    """C042, C049: the last entry is a marker of a transaction of which nothing is left."""
+    with compacting as broker, Wire(broker.address) as wire:
+        topic = create_topic(wire, configs={**SETTINGS, "delete.retention.ms": "0"})
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+        producer.init_transactions()
+        for turn in range(30):
+            producer.begin_transaction()
+            for key in range(3):
+                producer.produce(topic, key=f"key-{key}", value=str(turn))
+            assert producer.flush(60) == 0  # else the library does not even send what it aborts
+            if turn % 7 == 3 or turn == 29:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+            if turn % 10 == 9:
+                compact(broker, topic)  # markers go a round after the records that they were for
+        end = requests.end_offset(wire, topic)
+        assert end == 30 * 4
+        latest = {f"key-{key}": "28" for key in range(3)}
+
+        for isolation in ("read_committed", "read_uncommitted"):
+            reader = Consumer(
+                {
+                    "bootstrap.servers": broker.bootstrap,
+                    "group.id": "to the end",
+                    "isolation.level": isolation,
+                    "enable.partition.eof": True,
+                }
+            )
+            assert reader.get_watermark_offsets(OffsetAndPartition(topic, 0)) == (0, end)
+            reader.assign([OffsetAndPartition(topic, 0, 0)])
+            found: Latest = {}
+            ends: list[int] = []
+
+            def is_at_end(
+                reader: Consumer = reader, found: Latest = found, ends: list[int] = ends
+            ) -> bool:
+                message = reader.poll(0.2)
+                if message is not None and message.error() is not None:
+                    ends.append(message.offset())
+                elif message is not None:
+                    found[message.key().decode()] = message.value().decode()
+                return bool(ends)
+
+            processes.wait_until(is_at_end, 60, isolation)
+            reader.close()
+            assert ends == [end], "the position that it waits at"
+            if isolation == "read_committed":
+                assert found == latest
+        assert dict(java_reads(broker.bootstrap, topic)) == latest

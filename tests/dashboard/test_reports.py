@@ -126,7 +126,7 @@ def test_a_schedule_is_told_in_words_and_goes_with_its_report() -> None:
     "times", [{"every": 4, "period": "minutes"}, {"expression": "*/2 * * * *"}]
 )
 def test_five_minutes_lie_between_two_runs(times: dict[str, Any]) -> None:
-    with pytest.raises(schedules.ScheduleRefused, match="every 300 seconds"):
+    with pytest.raises(schedules.ScheduleRefused, match="every 5 minutes"):
         reports.set_schedule(actor=audit.SYSTEM, report=saved(), **times)
 
 

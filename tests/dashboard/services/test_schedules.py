@@ -88,7 +88,7 @@ def test_the_nights_on_which_clocks_change(day: dt.date, hours: int) -> None:
 
 @pytest.mark.parametrize("hour", [8, 9])
 def test_a_last_run_in_the_hour_that_comes_twice_is_no_trouble(hour: int) -> None:
-    """1:30 in Los Angeles, before and after clocks are set back."""
+    """C156: 1:30 in Los Angeles, before and after clocks are set back."""
     since = dt.datetime(2026, 11, 1, hour, 30, tzinfo=dt.UTC)
     make("interval", target="i", since=since)
     cron = {"every": None, "expression": "*/10 * * * *", "zone": "America/Los_Angeles"}
@@ -98,6 +98,7 @@ def test_a_last_run_in_the_hour_that_comes_twice_is_no_trouble(hour: int) -> Non
 
 
 def test_after_three_hours_of_stop_each_job_runs_once() -> None:
+    """C161, C163: nothing is made up for but the latest turn of each."""
     make("every minute", every=1, target="a")
     make("cron", every=None, expression="*/5 * * * *", target="b")
     make("nightly", every=None, expression="0 1 * * *", target="c")
@@ -142,6 +143,7 @@ def test_no_run_joins_one_of_the_same_job_that_is_not_over(rung: list[int]) -> N
 
 
 def test_a_change_counts_at_once_however_it_was_made() -> None:
+    """C159"""
     task = make()
     due = T0 + 10 * MINUTE
     PeriodicTask.objects.filter(pk=task.pk).update(enabled=False)

@@ -13,6 +13,10 @@ def test_a_result_is_written_with_its_units() -> None:
     )
     assert written(row_count=1) == "1 row"
     assert written(segments=1, bytes=5, topics={"a": {}, "b": {}}) == "1 segment, 5 B of 2 topics"
+    why = {"a": {"reasons": {"time": {}, "size": {}}}, "b": {"reasons": {"size": {}}}}
+    assert written(segments=3, bytes=5, topics=why) == (
+        "3 segments, 5 B of 2 topics: too much, too old"
+    )
     compacted = {"a": {"bytes_before": 2048, "bytes_after": 5}}
     assert written(uncleanable=[1], topics=compacted) == (
         "2.00 KiB became 5 B in 1 topic, 1 partition stuck"
