@@ -9,9 +9,14 @@ DEV_STAMP := $(VENV)/.installed-dev
 
 install: $(STAMP)
 
+# On a terminal pip shows how far each download is.
 $(STAMP): requirements.lock pyproject.toml
+	@echo "odradek: installing into $(VENV), some seconds to a minute, once"
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "Python lacks ensurepip, which makes $(VENV): on Debian and Ubuntu" \
+	  "it is in the package python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@[ -t 1 ] && quiet= || quiet=--quiet; \
+	$(BIN)/python -m pip install $$quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	touch $@
 
