@@ -127,6 +127,17 @@ class BrokerConfig:
     metrics_required: bool
     retention_scheduled: bool
 
+    #: Empty: a cluster of one.
+    zookeeper_connect: str
+    zookeeper_session_timeout_ms: int
+    zookeeper_connection_timeout_ms: int | None
+    zookeeper_digest: str | None
+    zookeeper_ssl_client_enable: bool
+    zookeeper_ssl_truststore_location: str | None
+    zookeeper_ssl_keystore_location: str | None
+    zookeeper_ssl_keystore_password: str | None
+    zookeeper_ssl_endpoint_identification_algorithm: str
+
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
     transaction_max_timeout_ms: int
@@ -176,6 +187,7 @@ _FIELD_SETTINGS = {
     "metrics_listen": "odradek.metrics.listen",
     "metrics_required": "odradek.metrics.required",
     "retention_scheduled": "odradek.retention.scheduled",
+    "zookeeper_digest": "odradek.zookeeper.digest",
 }
 
 

@@ -21,6 +21,7 @@ from broker.config.tables import (
     security,
     tiered,
     transactions,
+    zookeeper,
 )
 
 #: Subjects in the order in which the docs tell them.
@@ -34,6 +35,7 @@ SUBJECTS: dict[str, tuple[ConfigKey, ...]] = {
     "Transactions and producer ids": transactions.KEYS,
     "Quotas and metrics": quotas.KEYS,
     "Security": security.KEYS,
+    "ZooKeeper": zookeeper.KEYS,
     "Metadata quorum": quorum.KEYS,
     "Tiered storage": tiered.KEYS,
 }

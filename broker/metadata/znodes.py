@@ -19,6 +19,8 @@ from broker.metadata.image import BrokerImage, Endpoint
 from broker.model.ids import BrokerId, TopicId
 
 CLUSTER_ID = "/cluster/id"
+#: Ours, only in a cluster: what brokers prove to each other that they know.
+CLUSTER_SECRET = "/cluster/secret"  # noqa: S105 - the node's path
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class ZooKeeperAddress:
+class ZooKeeperAddress(NamedTuple):
     """``hosts`` is kazoo's list ``host:port,…``; ``chroot`` is empty or begins with a slash.
 
     ``digest`` (``user:password``): nodes that we make are for whoever has it only.

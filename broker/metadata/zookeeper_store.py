@@ -109,6 +109,8 @@ class ZooKeeperStore:
         self._post = post
         self._state = SessionState.SUSPENDED
         self._session_id = 0
+        #: What lies in the file is ours to remove.
+        self._had_session = False
         self._listeners: list[Callable[[SessionState], None]] = []
         #: Calls in their order: so are they answered.
         self._asked: deque[Asked] = deque()
@@ -131,9 +133,11 @@ class ZooKeeperStore:
         Raises ``CannotConnectError``.
         """
         earlier = self._session_file.read()
-        if earlier is not None and not close_session(self._address, earlier):
-            self._session_file.remove()  # an ensemble that is not there today, or was replaced
-        if not self._client.start_async().wait(self._address.connection_timeout_ms / 1000):
+        is_connected = earlier is None or close_session(self._address, earlier)
+        if is_connected:
+            seconds = self._address.connection_timeout_ms / 1000
+            is_connected = self._client.start_async().wait(seconds)
+        if not is_connected:
             self.close()
             raise CannotConnectError(f"no ZooKeeper server answers at {self._address.hosts}")
 
@@ -145,7 +149,8 @@ class ZooKeeperStore:
         except Exception as error:  # noqa: BLE001 - kazoo's thread hangs in a connect: it is a daemon
             logger.warning("the session with ZooKeeper was not closed: %s", error)
         else:
-            self._session_file.remove()
+            if self._had_session:
+                self._session_file.remove()
 
     @property
     def is_idle(self) -> bool:
@@ -405,6 +410,7 @@ class ZooKeeperStore:
     def _on_kazoo_state(self, state: str, client_id: tuple[int, bytes] | None) -> None:
         """From kazoo's thread. The file is written before anybody can make an ephemeral node."""
         if state == KazooState.CONNECTED and client_id is not None:
+            self._had_session = True
             self._session_file.write(*client_id)
             self._post(lambda: self._connected(client_id[0]))
         elif state == KazooState.SUSPENDED:

@@ -37,6 +37,9 @@ logger: Final = logging.getLogger(__name__)
 
 AppendOutcome = AppendInfo | Exception
 
+#: In place of a leader epoch: another broker leads the partition, or nobody.
+NOT_LED: Final = -1
+
 
 class HostedTopic:
     """A topic of which this broker leads partitions. ``partitions[i]`` is None until first used."""
@@ -107,7 +110,7 @@ class ReplicaManager:
         config: TopicConfig,
         rules: ProduceRules,
     ) -> None:
-        """A topic was created, grew, or its leader epochs were raised."""
+        """A topic was created, grew, or its leaders changed."""
         topic = self.topics.get(name)
         if topic is None or topic.topic_id != topic_id:
             topic = HostedTopic(
@@ -119,8 +122,15 @@ class ReplicaManager:
             return
         topic.leader_epochs = list(leader_epochs)
         topic.traffic.touch()
-        for partition, epoch in zip(topic.partitions, leader_epochs, strict=False):
-            if partition is not None and partition.leader_epoch != epoch:
+        for index, (partition, epoch) in enumerate(
+            zip(topic.partitions, leader_epochs, strict=False)
+        ):
+            if partition is None or partition.leader_epoch == epoch:
+                continue
+            if epoch == NOT_LED:
+                topic.partitions[index] = None
+                self._close(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            else:
                 partition.leader_epoch = epoch
                 partition.touch()
         topic.partitions.extend([None] * (len(leader_epochs) - len(topic.partitions)))
@@ -201,6 +211,8 @@ class ReplicaManager:
         return found
 
     def _materialise(self, topic: HostedTopic, index: int) -> Partition:
+        if topic.leader_epochs[index] == NOT_LED:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         topic_partition = TopicPartition(topic.name, index)
         try:
             log = self._logs.get_or_create(topic_partition, topic.topic_id, topic.config)

@@ -2,7 +2,8 @@
 
 Start: data directory and lock → control socket and metrics → metadata store → logs (recovery) → controller
 (registration; leader epochs raised after an unclean start) → hosting → listeners. Ready means that
-the first request is answered. Stop: listeners stop accepting, requests under way get a moment to
+the first request is answered. With ``zookeeper.connect`` the listeners come before the registration, for other
+brokers only, and roles are taken when that was answered (``cluster/membership.py``). Stop: listeners stop accepting, requests under way get a moment to
 end, connections close, logs are closed and checkpointed, the clean-shutdown mark is written last.
 """
 
@@ -14,7 +15,7 @@ import random
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from broker.clock import SystemClock
 from broker.config.broker_config import BrokerConfig, resolve_broker_config
@@ -26,6 +27,7 @@ from broker.metadata.image import Endpoint as BrokerEndpoint
 from broker.metadata.journal import CorruptStoreError
 from broker.metadata.local_store import LocalStore
 from broker.metadata.requests import NewTopic
+from broker.metadata.zookeeper_address import ZooKeeperAddress
 from broker.model.errors import CorruptLogError
 from broker.model.ids import BrokerId, TopicPartition
 from broker.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -34,15 +36,19 @@ from broker.protocol.framing import ReceiveBudget, Scratch
 from broker.replication.fetch_session import FetchSessionCache
 from broker.replication.replica_manager import ReplicaManager
 from broker.server.background import Threads
+from broker.server.cluster.settings import zookeeper_address
 from broker.server.commands import COMMANDS
 from broker.server.connection import Connection
+from broker.server.context import Node
 from broker.server.control import ControlSocket
 from broker.server.coordination import Coordination
 from broker.server.data_directory import (
     DataDirectoryLock,
+    Identity,
     find_identity,
     may_map,
     refuse_unfinished_adoption,
+    refuse_without_zookeeper,
 )
 from broker.server.dispatcher import Dispatcher
 from broker.server.handlers.metadata import FragmentCache
@@ -61,20 +67,14 @@ from broker.storage.filesystem import RealFileSystem
 from broker.storage.log_directory import DirectoryInUse, ForeignDirectory
 from broker.storage.log_manager import LogManager
 
+if TYPE_CHECKING:
+    from broker.server.cluster.membership import Membership
+
 logger = logging.getLogger(__name__)
 
 #: How long requests under way may take to end when the broker stops.
 DRAIN_SECONDS: Final = 2.0
 DEFAULT_REQUEST_BYTES: Final = 512 * 1024 * 1024
-
-
-class Node(NamedTuple):
-    """A broker as one client sees it."""
-
-    broker_id: int
-    host: str
-    port: int
-    rack: str | None
 
 
 class LoopScheduler:
@@ -134,10 +134,12 @@ class Broker:
         self.cluster_id = ""
         # Made by start(), in this order.
         self.logs: LogManager
-        self.store: LocalStore
         self.replicas: ReplicaManager
-        self.controller: Controller
         self.producer_ids: ProducerIds
+        # One of these is: of a cluster of one, or of a cluster through ZooKeeper.
+        self._store: LocalStore | None = None
+        self._controller: Controller
+        self.cluster: Membership | None = None
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -148,43 +150,27 @@ class Broker:
         refuse_unfinished_adoption(self.data_directory)
         await self.control.start()
         await self.metrics.start()
-        self.store = LocalStore(
-            DiskDirectory(str(self.data_directory / "metadata")),
-            self._run_blocking,
-            self._post,
-            self._on_store_failure,
-        )
-        try:
-            await self.threads.call(self.store.open)
-        except CorruptStoreError as error:
-            raise StartError(
-                f"the metadata store is damaged: {error}; restore {self.data_directory}/metadata"
-                " from a backup"
-            ) from error
-        self.controller = Controller(
-            store=self.store,
-            broker_id=BrokerId(self.config.node_id),
-            broker_config=lambda: self.config,
-            clock=self.clock,
-            new_topic_id=uuid.uuid4,
-            dice=random.Random(),  # noqa: S311 - placement, not secrets
-            post=self._post,
-            on_image=self._on_image,
-        )
-        self.producer_ids = ProducerIds(self.controller, self.loop)
-        identity = await find_identity(self.store, self.config.log_dirs)
-        self.cluster_id = identity.cluster_id
-        await self._become_controller()
+        address = zookeeper_address(self.config)
+        if address is None:
+            identity = await self._open_local_store()
+        else:
+            identity = await self._open_cluster(address)
         self._check_stop()
         await self._open_logs()
+        if self.cluster is None:
+            await self._register()
         self.replicas = ReplicaManager(self.logs, self.clock, self.threads)
+        if self.cluster is not None:
+            await self._join(self.cluster)
         self.is_hosting = True
         self.hosting.load(self.image, may_delete=not identity.is_new)
         await self._sync_recovered()
         self._check_stop()
         self.coordination.start()
         self.transactions.start()
-        self._listen()
+        if self.cluster is None:
+            self._listen()
+        self.dispatcher.is_open = True
         self.watchdog.start()
         self.maintenance.start()
         self.is_ready = True
@@ -218,16 +204,80 @@ class Broker:
         self.stop_requested.set()
         if self._is_opening:
             self.logs.interrupt()
+        if self.cluster is not None:
+            self.cluster.interrupt()
 
     def _check_stop(self) -> None:
         if self.stop_requested.is_set():
             raise StartInterrupted
 
-    async def _become_controller(self) -> None:
-        problem = await called_back(self.controller.start, self.cluster_id)
+    async def _open_local_store(self) -> Identity:
+        refuse_without_zookeeper(self.data_directory / "metadata")
+        store = self._store = LocalStore(
+            DiskDirectory(str(self.data_directory / "metadata")),
+            self._run_blocking,
+            self._post,
+            self._on_store_failure,
+        )
+        try:
+            await self.threads.call(store.open)
+        except CorruptStoreError as error:
+            raise StartError(
+                f"the metadata store is damaged: {error}; restore {self.data_directory}/metadata"
+                " from a backup"
+            ) from error
+        self._controller = Controller(
+            store=store,
+            broker_id=BrokerId(self.config.node_id),
+            broker_config=lambda: self.config,
+            clock=self.clock,
+            new_topic_id=uuid.uuid4,
+            dice=random.Random(),  # noqa: S311 - placement, not secrets
+            post=self._post,
+            on_image=self._on_image,
+        )
+        self.producer_ids = ProducerIds(self._controller.allocate_producer_ids, self.loop)
+        identity = await find_identity(store, self.config.log_dirs)
+        self.cluster_id = identity.cluster_id
+        problem = await called_back(self._controller.start, self.cluster_id)
         if problem is not None:
             raise StartError(problem)
         self.on_broker_configs(self.image)
+        return identity
+
+    async def _open_cluster(self, address: ZooKeeperAddress) -> Identity:
+        # Here: a broker without a cluster imports nothing of it.
+        from broker.server.cluster.membership import Membership
+        from broker.server.cluster.producer_ids import ProducerIdBlocks
+
+        self.dispatcher.is_open = False
+        cluster = self.cluster = Membership(self, address, self._on_image)
+        agreed = await cluster.open(self.config.log_dirs)
+        blocks = ProducerIdBlocks(cluster.store, cluster.broker_id)
+        self.producer_ids = ProducerIds(blocks.allocate, self.loop)
+        self.cluster_id = agreed.identity.cluster_id
+        self.on_broker_configs(self.image)
+        return agreed.identity
+
+    async def _join(self, cluster: Membership) -> None:
+        """Returns when roles may be taken."""
+        for each in self._advertised():
+            if each.host in ("", "0.0.0.0", "::"):  # noqa: S104 - told to nobody
+                raise StartError(
+                    f"other brokers cannot dial listener {each.listener}: set advertised.listeners"
+                )
+        self._listen()
+        first = next(iter(self.logs.directories.values()))
+        cluster.start(self._advertised(), self.config.broker_rack, str(first.meta.directory_id))
+        await cluster.answered()
+        self._check_stop()
+        self.on_broker_configs(self.image)
+
+    def _advertised(self) -> tuple[BrokerEndpoint, ...]:
+        return tuple(
+            BrokerEndpoint(each.name, each.host, each.port, each.security_protocol)
+            for each in self.config.advertised_listeners or self.config.listeners
+        )
 
     async def _open_logs(self) -> None:
         config = self.config
@@ -267,17 +317,16 @@ class Broker:
         finally:
             self._is_opening = False
         self._check_stop()
-        broker_id = BrokerId(config.node_id)
+
+    async def _register(self) -> None:
+        """In a cluster of one: there is nobody else to notice that this broker was away."""
+        broker_id = BrokerId(self.config.node_id)
         if not all(directory.was_clean for directory in self.logs.directories.values()):
             raised = await called_back(self.controller.raise_leader_epochs, broker_id)
             if not raised.is_success:
                 raise StartError(f"leader epochs cannot be raised: {raised.message}")
-        endpoints = [
-            BrokerEndpoint(each.name, each.host, each.port, each.security_protocol)
-            for each in config.advertised_listeners or config.listeners
-        ]
         registered = await called_back(
-            self.controller.register_broker, broker_id, endpoints, config.broker_rack
+            self.controller.register_broker, broker_id, self._advertised(), self.config.broker_rack
         )
         if not registered.is_success:
             raise StartError(f"this broker cannot be registered: {registered.message}")
@@ -318,20 +367,29 @@ class Broker:
         await self.hosting.deletions_done()
         await self.metrics.stop()
         await self.control.stop()
-        while not self.store.is_idle:
-            await asyncio.sleep(0.001)
-        self.store.close()
+        await self._close_store()
         # What came back from threads until now may have changed a log; nothing does from here on.
         await self.threads.idle()
         await self.threads.call(self.logs.close)
         self.threads.close()
         self._unlock()
 
+    async def _close_store(self) -> None:
+        if self.cluster is not None:
+            await self.cluster.stop()
+        if self._store is not None:
+            while not self._store.is_idle:
+                await asyncio.sleep(0.001)
+            self._store.close()
+
     async def abandon(self) -> None:
         """The start failed or was broken off: give back what was taken, without a clean mark."""
         for listener in self.listeners:
             listener.stop_accepting()
+            listener.close_connections()
         await self.tasks.cancel()
+        if self.cluster is not None:
+            await self.cluster.stop()
         await self.metrics.stop()
         await self.control.stop()
         self.threads.close()
@@ -355,12 +413,42 @@ class Broker:
 
     @property
     def image(self) -> ClusterImage:
-        return self.controller.image
+        return self._controller.image if self.cluster is None else self.cluster.image
+
+    @property
+    def controller(self) -> Controller:
+        """Whom to ask for changes; in a cluster it refuses unless this broker is in office."""
+        return self._controller if self.cluster is None else self.cluster.controller
+
+    @property
+    def most_replicas(self) -> int:
+        """That a partition can have: there is no replication between brokers yet."""
+        return 1
+
+    def leads(self, topic: str, index: int) -> bool:
+        return self.cluster is None or self.cluster.leads(topic, index)
 
     def nodes(self, connection: Connection) -> list[Node]:
         """The brokers, at the addresses that ``connection``'s client shall dial."""
         host, port = connection.listener.advertised(connection)
-        return [Node(self.config.node_id, host, port, self.config.broker_rack)]
+        own = Node(self.config.node_id, host, port, self.config.broker_rack)
+        if self.cluster is None:
+            return [own]
+        name = connection.listener.endpoint.name
+        others = [
+            Node(broker_id, endpoint.host, endpoint.port, broker.rack)
+            for broker_id, broker in self.image.brokers.items()
+            for endpoint in broker.endpoints
+            if broker_id != own.broker_id and endpoint.listener == name
+        ]
+        return [own, *others]
+
+    async def create_topics(self, topics: list[NewTopic]) -> None:
+        """Of the broker's own accord; whoever loses a race finds the topics anyway."""
+        if self.cluster is None:
+            await called_back(self.controller.create_topics, topics, False)
+        else:
+            await self.cluster.create_topics(topics)
 
     async def create_missing_topics(self, names: list[str]) -> None:
         """Auto-creation; whoever loses the race against another creation finds the topic anyway.
@@ -372,7 +460,7 @@ class Broker:
             TRANSACTION_STATE: self.transactions.new_topic,
         }
         topics = [own[name]() if name in own else NewTopic(name) for name in names]
-        await called_back(self.controller.create_topics, topics, False)
+        await self.create_topics(topics)
 
     async def next_turn(self) -> None:
         """Let others run."""

@@ -31,6 +31,7 @@ from broker.protocol.request import MalformedRequest, RequestHeader, parse_heade
 from broker.server.send_queue import ColdSend, SendQueue, SendStatus, StaleRegionError
 
 if TYPE_CHECKING:
+    from broker.server.cluster.private_wire import Proving
     from broker.server.dispatcher import Dispatcher
     from broker.server.listener import Listener
 
@@ -117,6 +118,7 @@ class Connection:
         "local_address",
         "peer_host",
         "peer_port",
+        "proving",
     )
 
     def __init__(
@@ -148,6 +150,8 @@ class Connection:
         self.peer_port = peer_port
         self.client_id: str | None = None
         self.client_software = ""
+        #: Of another broker: how far it has proved that it is one (``cluster/private_apis.py``).
+        self.proving: Proving | None = None
         address = sock.getsockname()
         self.local_address: tuple[str, int] = (address[0], address[1])
         self.last_active_ms = 0

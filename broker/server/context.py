@@ -1,6 +1,8 @@
-"""What a handler may know about the request besides its content."""
+"""What a handler may know about the request besides its content, and how it tells of brokers."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from broker.protocol.request import RequestHeader
 from broker.server.connection import Connection
@@ -17,3 +19,12 @@ class RequestContext:
         self.api_version = header.api_version
         self.correlation_id = header.correlation_id
         self.client_id = header.client_id
+
+
+class Node(NamedTuple):
+    """A broker as one client sees it."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None

@@ -48,7 +48,7 @@ class Coordination(CoordinatorHost[GroupShard]):
             CONSUMER_OFFSETS,
             partition_count=config.offsets_topic_num_partitions,
             replication_factor=min(
-                config.offsets_topic_replication_factor, len(self._broker.image.brokers)
+                config.offsets_topic_replication_factor, self._broker.most_replicas
             ),
             configs=(
                 ("cleanup.policy", "compact"),

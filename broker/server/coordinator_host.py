@@ -14,14 +14,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from broker.coordinator.hashing import partition_for
 from broker.coordinator.result import CoordinatorResult
 from broker.coordinator.runtime import Hosted, HostedState, Runtime, Shard
-from broker.metadata.changes import PartitionsAdded, TopicCreated, TopicDeleted
+from broker.metadata.changes import (
+    PartitionsAdded,
+    PartitionsChanged,
+    TopicCreated,
+    TopicDeleted,
+)
 from broker.metadata.image import ClusterImage
 from broker.metadata.requests import NewTopic
 from broker.model.errors import CorruptLogError, KafkaError, StorageError
+from broker.model.ids import NO_BROKER, BrokerId
 from broker.server.coordinator_log import CoordinatorLog, LoadingLog
-from broker.server.tasks import Turn, called_back
+from broker.server.tasks import Turn
 
 if TYPE_CHECKING:
     from broker.replication.partition import Partition
@@ -84,11 +91,19 @@ class CoordinatorHost(ABC, Generic[S]):
         topic = self._broker.image.topics.get(self._topic)
         return 0 if topic is None else len(topic.partitions)
 
+    def leader_of(self, key: str) -> BrokerId:
+        """Of the partition that a group's or a transaction's id names."""
+        count = self.partition_count()
+        topic = self._broker.image.topics.get(self._topic)
+        if topic is None:
+            return NO_BROKER
+        return topic.partitions[partition_for(key, count)].leader_id
+
     async def ensure_topic(self) -> bool:
         """Create the topic unless it is there. Whether it is there, and served, now."""
         broker = self._broker
         if self._topic not in broker.image.topics:
-            await called_back(broker.controller.create_topics, [self.new_topic()], False)
+            await broker.create_topics([self.new_topic()])
         if self._hosted is not None:
             await asyncio.shield(self._hosted)
         return self._topic in broker.image.topics
@@ -114,6 +129,10 @@ class CoordinatorHost(ABC, Generic[S]):
                 if change.topic.name == self._topic:
                     self._host_soon()
             elif isinstance(change, PartitionsAdded) and change.topic == self._topic:
+                self._host_soon()
+            elif isinstance(change, PartitionsChanged) and change.topic == self._topic:
+                # Others lead some of them now, or this broker does: what is closed has ended.
+                self._end_closed()
                 self._host_soon()
 
     def on_repaired(self) -> None:
@@ -145,7 +164,7 @@ class CoordinatorHost(ABC, Generic[S]):
 
     def _host(self, index: int) -> None:
         runtime = self.runtime
-        if runtime.hosted(index) is not None:
+        if runtime.hosted(index) is not None or not self._broker.leads(self._topic, index):
             return
         try:
             partition = self._broker.replicas.find(self._topic, index)

@@ -19,6 +19,9 @@ from broker.storage.checkpoints import parse_meta_properties
 from broker.storage.layout import META_PROPERTIES
 
 LOCK_NAME: Final = "broker.lock"
+#: In ``metadata``, which holds none then: it is kept in ZooKeeper.
+IN_ZOOKEEPER: Final = "in-zookeeper"
+LOCAL_METADATA: Final = ("journal-*", "snapshot-*")
 #: File systems where a mapped tail is as good as pwrite: a full disk shows as an error of the
 #: write that grows it, and map, pread and sendfile share one page cache.
 MAPPABLE: Final = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs"})
@@ -53,6 +56,26 @@ def refuse_unfinished_adoption(directory: Path) -> None:
         raise StartError(
             f"{directory} is being adopted from a Kafka, which was interrupted;"
             " call `odradek adopt` again to finish it"
+        )
+
+
+def claim_for_zookeeper(directory: Path) -> None:
+    """Mark ``metadata`` as kept elsewhere; StartError when it holds a cluster of its own, whose
+    logs the other cluster would not know."""
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(next(directory.glob(pattern), None) is not None for pattern in LOCAL_METADATA):
+        raise StartError(
+            f"{directory} holds the metadata of a cluster of its own, which zookeeper.connect would"
+            " leave behind; start with an empty data directory"
+        )
+    (directory / IN_ZOOKEEPER).touch()
+
+
+def refuse_without_zookeeper(directory: Path) -> None:
+    """Raises StartError when the directory belongs to a cluster in ZooKeeper."""
+    if (directory / IN_ZOOKEEPER).exists():
+        raise StartError(
+            f"{directory.parent} belongs to a cluster in ZooKeeper: set zookeeper.connect"
         )
 
 

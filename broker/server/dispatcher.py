@@ -24,6 +24,7 @@ from broker.protocol.error_responses import error_response, unsupported_api_vers
 from broker.protocol.errors import MalformedRequest
 from broker.protocol.request import RequestHeader
 from broker.protocol.schema import decode_request, encode_response
+from broker.server.cluster import PRIVATE_FROM
 from broker.server.connection import Answer, CloseConnection, Connection, ResponseSlot
 from broker.server.context import RequestContext
 from broker.server.handlers import HANDLERS, HOT_DECODED, HOT_HANDLERS
@@ -31,6 +32,7 @@ from broker.server.handlers import HANDLERS, HOT_DECODED, HOT_HANDLERS
 if TYPE_CHECKING:
     from broker.server.app import Broker
     from broker.server.background import Threads
+    from broker.server.cluster.membership import Membership
 
 logger: Final = logging.getLogger(__name__)
 
@@ -69,6 +71,8 @@ class Dispatcher:
         self._broker = broker
         self.threads: Threads = broker.threads
         self.request_counts: dict[int, int] = {}
+        #: Whether clients are served; other brokers of a cluster are before.
+        self.is_open = True
 
     def dispatch(
         self, connection: Connection, header: RequestHeader, frame: memoryview
@@ -81,11 +85,17 @@ class Dispatcher:
         if connection.client_id is None:
             connection.client_id = header.client_id
         if not is_served(api_key, header.api_version):
+            cluster = self._broker.cluster
+            if cluster is not None and api_key >= PRIVATE_FROM:
+                return cluster.apis.serve(connection, header, frame)
             return self._unsupported(header)
+        if not self.is_open:
+            raise CloseConnection("the broker is starting")
         counts = self.request_counts
         counts[api_key] = counts.get(api_key, 0) + 1
         if len(frame) > LARGE_FRAME_BYTES and api_key != ApiKey.PRODUCE:
-            self.begin_large(connection, header, frame)
+            if not self._begin_forwarding(connection, header, frame):
+                self.begin_large(connection, header, frame)
             return None
         started_ns = time.perf_counter_ns()
         try:
@@ -163,8 +173,33 @@ class Dispatcher:
     def _dispatch_typed(
         self, connection: Connection, header: RequestHeader, frame: memoryview
     ) -> Answer | None:
+        if self._begin_forwarding(connection, header, frame):
+            return None
         request = decode_request(header.api_key, header.api_version, frame, header.body_offset)
         return self._handle_typed(connection, header, request)
+
+    def _begin_forwarding(
+        self, connection: Connection, header: RequestHeader, frame: memoryview
+    ) -> bool:
+        """Pass on what only another broker can do; gives whether it is one of those."""
+        cluster = self._broker.cluster
+        if cluster is None or not cluster.is_forwarded(connection, header.api_key):
+            return False
+        slot = connection.defer(header)
+        self._broker.tasks.spawn(
+            self._forward(cluster, slot, header, bytes(frame)), ApiKey(header.api_key).wire_name
+        )
+        return True
+
+    async def _forward(
+        self, cluster: Membership, slot: ResponseSlot, header: RequestHeader, frame: bytes
+    ) -> None:
+        with self.guard(slot):
+            if not await cluster.forward(header, frame, slot):
+                key, version = header.api_key, header.api_version
+                request = decode_request(key, version, memoryview(frame), header.body_offset)
+                error = KafkaError(ErrorCode.NOT_CONTROLLER, "The controller cannot be reached.")
+                slot.complete([self._failure(header, request, error)])
 
     def _handle_typed(
         self, connection: Connection, header: RequestHeader, request: Any

@@ -29,9 +29,11 @@ from broker.metadata.changes import (
     TopicDeleted,
 )
 from broker.metadata.image import ClusterImage, TopicImage
+from broker.model.error_code import ErrorCode
 from broker.model.errors import DiskFullError, KafkaError, StorageError
 from broker.model.ids import TopicPartition
 from broker.records.produce_rules import ProduceRules
+from broker.replication.replica_manager import NOT_LED
 from broker.server.tasks import Turn
 from broker.storage.flush import BlockingWork
 
@@ -140,12 +142,16 @@ class Hosting:
     def _host(self, topic: TopicImage) -> None:
         self._finish_deletions(topic.name)
         config = self._config(topic)
-        epochs = [partition.leader_epoch for partition in topic.partitions]
+        epochs = [
+            partition.leader_epoch if self._broker.leads(topic.name, partition.index) else NOT_LED
+            for partition in topic.partitions
+        ]
         self._broker.replicas.host_topic(
             topic.name, topic.topic_id, epochs, config, produce_rules(config)
         )
-        for index in range(len(topic.partitions)):
-            self._to_materialise.append(TopicPartition(topic.name, index))
+        for index, epoch in enumerate(epochs):
+            if epoch != NOT_LED:
+                self._to_materialise.append(TopicPartition(topic.name, index))
         self._work_soon()
 
     def _reconfigure(self, topic: TopicImage) -> None:
@@ -187,7 +193,8 @@ class Hosting:
         try:
             self._broker.replicas.materialise(topic_partition.topic, topic_partition.partition)
         except KafkaError as error:
-            logger.error("cannot make the directory of %s: %s", topic_partition, error)
+            if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:  # it has moved on meanwhile
+                logger.error("cannot make the directory of %s: %s", topic_partition, error)
 
     def _reconfigure_next(self) -> None:
         topic = self._broker.image.topics.get(self._to_reconfigure.popleft())

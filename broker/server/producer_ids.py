@@ -10,15 +10,20 @@ from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 
 if TYPE_CHECKING:
-    from broker.metadata.controller import Controller
+    from collections.abc import Callable
+
     from broker.metadata.requests import ProducerIds as Block
 
 
 class ProducerIds:
     """Hands out ids one by one; at most one block is asked for at a time."""
 
-    def __init__(self, controller: Controller, loop: asyncio.AbstractEventLoop) -> None:
-        self._controller = controller
+    def __init__(
+        self,
+        allocate: Callable[[Callable[[Block], None]], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._allocate = allocate
         self._loop = loop
         self._next = 0
         self._end = 0
@@ -38,7 +43,7 @@ class ProducerIds:
     def _ask(self) -> None:
         if not self._is_asking:
             self._is_asking = True
-            self._controller.allocate_producer_ids(self._on_block)
+            self._allocate(self._on_block)
 
     def _on_block(self, block: Block) -> None:
         self._is_asking = False

@@ -52,9 +52,7 @@ class Transactions(CoordinatorHost[TransactionShard]):
 
     def new_topic(self) -> NewTopic:
         config = self._broker.config
-        replicas = min(
-            config.transaction_state_log_replication_factor, len(self._broker.image.brokers)
-        )
+        replicas = min(config.transaction_state_log_replication_factor, self._broker.most_replicas)
         in_sync = min(config.transaction_state_log_min_isr, replicas)
         return NewTopic(
             TRANSACTION_STATE,

@@ -8,8 +8,12 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 #: Each brought in by something small, and dear: parsers of mail and archives, OpenSSL's digests, the
-#: test library that kio would register with, messages that nobody has asked for yet.
-NOT_LOADED = ("email", "importlib.metadata", "hashlib", "difflib", "hypothesis", "kio.schema.fetch")
+#: test library that kio would register with, messages that nobody has asked for yet, what only a
+#: cluster needs.
+NOT_LOADED = (
+    *("email", "importlib.metadata", "hashlib", "difflib", "hypothesis", "kio.schema.fetch"),
+    *("kazoo", "broker.server.cluster.membership"),
+)
 
 
 def test_a_start_loads_nothing_that_the_first_answer_can_do_without() -> None:

@@ -18,6 +18,7 @@ from uuid import UUID
 from broker.metadata.image import ClusterImage, PartitionImage, TopicImage
 from broker.metadata.topic_names import why_illegal
 from broker.model.error_code import ErrorCode
+from broker.model.ids import NO_BROKER
 from broker.model.internal_topics import is_internal
 from broker.protocol.hot.metadata import (
     OPERATIONS_NOT_TOLD,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from broker.server.connection import Answer, Connection, ResponseSlot
 
 NAMELESS_FROM: Final = 12
+LEADERLESS: Final = ErrorCode.LEADER_NOT_AVAILABLE
 #: An answer of more topics, or of more partitions that are not encoded yet, takes several turns.
 TOPICS_AT_ONCE: Final = 500
 PARTITIONS_AT_ONCE: Final = 200
@@ -108,6 +110,7 @@ def _describe_partitions(partitions: Sequence[PartitionImage]) -> list[MetadataP
             partition.leader_epoch,
             partition.replicas,
             tuple(sorted(partition.isr)),
+            error_code=LEADERLESS if partition.leader_id == NO_BROKER else ErrorCode.NONE,
         )
         for partition in partitions
     ]

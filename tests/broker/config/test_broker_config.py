@@ -63,8 +63,8 @@ def test_log_dirs_is_stronger_than_log_dir() -> None:
 def test_unknown_static_setting_is_refused_with_a_suggestion() -> None:
     with pytest.raises(ConfigError, match=r"did you mean log\.retention\.hours"):
         resolve_broker_config({"log.retention.hour": "1"})
-    with pytest.raises(ConfigError, match=r"Unknown setting zookeeper\.connect$"):
-        resolve_broker_config({"zookeeper.connect": "localhost:2181"})
+    with pytest.raises(ConfigError, match=r"Unknown setting zookeeper\.set\.acl$"):
+        resolve_broker_config({"zookeeper.set.acl": "true"})
 
 
 def test_setting_behind_a_listeners_name_is_known() -> None:

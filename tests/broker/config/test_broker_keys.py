@@ -34,14 +34,14 @@ def test_every_setting_of_kafka_is_known() -> None:
     assert stage["plain"].keys() <= TOPIC_KEYS.keys()
 
 
-def test_only_our_own_prefix_is_unknown_to_kafka() -> None:
+def test_only_our_own_prefix_and_what_kafka_once_had_are_unknown_to_it() -> None:
     stage = golden.load("described")["stages"][1]
     ours = [
         name
         for name, key in BROKER_KEYS.items()
         if name not in stage["broker"] and not key.is_internal
     ]
-    allowed = ("odradek.", "replica.alter.log.dirs.io.max.bytes.per.second")
+    allowed = ("odradek.", "zookeeper.", "replica.alter.log.dirs.io.max.bytes.per.second")
     assert all(name.startswith(allowed) for name in ours)
 
 

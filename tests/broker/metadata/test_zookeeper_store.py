@@ -6,7 +6,6 @@ import contextlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -244,7 +243,7 @@ def test_nodes_made_with_a_digest_are_for_whoever_has_it(
     ours, turns = opened(stack, address, tmp_path / "ours")
     assert isinstance(asked(turns, ours.submit, [Create("/a", b"1")]), Done)
     stranger, strange_turns = opened(
-        stack, replace(address, digest="odradek:wrong"), tmp_path / "strange"
+        stack, address._replace(digest="odradek:wrong"), tmp_path / "strange"
     )
     assert isinstance(asked(strange_turns, stranger.get, "/a"), Failed)
     refused = asked(strange_turns, stranger.submit, [SetData("/a", b"2")])

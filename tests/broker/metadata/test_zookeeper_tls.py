@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +70,12 @@ def test_who_cannot_prove_itself_is_not_connected(
     address: ZooKeeperAddress, certificates: Certificates, who: str, tmp_path: Path
 ) -> None:
     changed = {
-        "no certificate": replace(address, certificate_file=None),
-        "a stranger's": replace(address, certificate_file=str(certificates.stranger)),
-        "another authority": replace(address, trust_file=str(certificates.stranger)),
+        "no certificate": address._replace(certificate_file=None),
+        "a stranger's": address._replace(certificate_file=str(certificates.stranger)),
+        "another authority": address._replace(trust_file=str(certificates.stranger)),
     }[who]
     store = ZooKeeperStore(
-        replace(changed, connection_timeout_ms=700),
+        changed._replace(connection_timeout_ms=700),
         SessionFile(tmp_path / "session"),
         ThreadTurns().post,
     )

@@ -11,6 +11,7 @@ import pytest
 from broker.model.error_code import ErrorCode
 from broker.model.errors import DiskFullError, KafkaError, StorageError
 from broker.records.compression import Codec
+from broker.replication.replica_manager import NOT_LED
 from tests.broker.replication.build import TOPIC_ID, World, tp
 from tests.broker.storage.build import batch
 from tests.support.faulty_filesystem import FaultyFileSystem, disk_full, io_error
@@ -237,3 +238,16 @@ def test_a_disk_that_fails_at_one_waiting_batch_fails_those_behind_it() -> None:
     world.threads.run()
     assert [type(outcome) for (outcome,) in outcomes] == [KafkaError] * 3
     assert partition.is_closed
+
+
+def test_what_another_broker_leads_is_not_found_and_gives_its_place_up(world: World) -> None:
+    partition = world.host()
+    world.append(partition)
+    with pytest.raises(KafkaError) as caught:
+        world.host(epoch=NOT_LED)
+    assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.close_reason is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    # Led again, with what it had.
+    again = world.host(epoch=7)
+    assert again is not partition
+    assert (again.leader_epoch, again.log.log_end_offset, again.high_watermark) == (7, 1, 1)

@@ -37,6 +37,7 @@ class Caller:
             threads=ManualThreads(),
             tasks=self.tasks,
             watchdog=SimpleNamespace(slow_handlers=0),
+            cluster=None,
             scratch=Scratch(),
             receive_budget=ReceiveBudget(1 << 20),
         )

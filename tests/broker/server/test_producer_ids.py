@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from broker.metadata.controller import Controller
 from broker.metadata.requests import ProducerIds as Block
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
@@ -34,7 +33,7 @@ class Blocks:
 
 def made() -> tuple[ProducerIds, Blocks]:
     blocks = Blocks()
-    return ProducerIds(cast(Controller, blocks), asyncio.get_running_loop()), blocks
+    return ProducerIds(blocks.allocate_producer_ids, asyncio.get_running_loop()), blocks
 
 
 async def ask(ids: ProducerIds, count: int) -> list[asyncio.Future[int]]:

@@ -80,6 +80,7 @@ class CountedFile:
         self._files.note(written=len(data))
 
 
+@pytest.mark.interpreted  # what counts its calls is a double of a compiled class
 @pytest.mark.parametrize("batch_bytes", [2_000, 90_000, 400_000])
 def test_what_is_read_and_written_is_never_ahead_of_the_limit(
     tmp_path: Path, batch_bytes: int

@@ -1,0 +1,347 @@
+"""One broker in a cluster: registered, perhaps the controller, and always with the newest image.
+
+Owns the store in ZooKeeper and the machines over it; ``docs/replication.md`` says what they do. The
+image comes from this broker's own term of office or is pulled from the controller, and is told by
+``on_image`` once a registration was answered: roles of an earlier life are never taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from broker.metadata import znodes
+from broker.metadata.candidacy import Candidacy
+from broker.metadata.controller import Controller
+from broker.metadata.differences import differences
+from broker.metadata.image import BrokerImage, ClusterImage, Endpoint
+from broker.metadata.image_codec import decode_update
+from broker.metadata.image_feed import ImageFeed, ImageFollower, ImageUpdate
+from broker.metadata.load import read_image
+from broker.metadata.registration import Registration
+from broker.metadata.requests import NewTopic
+from broker.metadata.store import Node, SessionState
+from broker.metadata.term import ControllerTerm
+from broker.metadata.zookeeper_address import ZooKeeperAddress
+from broker.metadata.zookeeper_session import SessionFile
+from broker.metadata.zookeeper_store import CannotConnectError, ZooKeeperStore
+from broker.model.ids import NO_BROKER, BrokerId
+from broker.server.cluster.forwarding import forward, is_forwarded
+from broker.server.cluster.joining import Agreed, agree
+from broker.server.cluster.peer import Peer, PeerError, PeerRefusedError
+from broker.server.cluster.private_apis import PrivateApis
+from broker.server.cluster.private_wire import PrivateKey
+from broker.server.data_directory import claim_for_zookeeper
+from broker.server.start_error import StartError, StartInterrupted
+from broker.server.tasks import called_back
+
+if TYPE_CHECKING:
+    from broker.protocol.request import RequestHeader
+    from broker.server.app import Broker
+    from broker.server.connection import Connection, ResponseSlot
+
+logger: Final = logging.getLogger(__name__)
+
+SESSION_FILE: Final = "zookeeper-session"
+#: Between attempts to reach a controller.
+BACK_OFF_SECONDS: Final = 0.1
+#: How long a topic that another broker's controller has made may take to be seen here.
+SEEN_SECONDS: Final = 5.0
+
+#: Told of the image before and after; ``changes`` of the latter lead from the one to the other.
+OnImage = Callable[[ClusterImage, ClusterImage], None]
+
+
+class Membership:
+    """Everything on the loop; ``open``, ``start``, ``answered``, ``stop``, in this order."""
+
+    def __init__(self, broker: Broker, address: ZooKeeperAddress, on_image: OnImage) -> None:
+        self._broker = broker
+        self._on_image = on_image
+        self.broker_id = BrokerId(broker.config.node_id)
+        self._directory = broker.data_directory / "metadata"
+        self.store = ZooKeeperStore(
+            address,
+            SessionFile(self._directory / SESSION_FILE),
+            self._post,
+        )
+        self.apis = PrivateApis(self, broker.loop)
+        self._images = ImageFollower()
+        self.image = ClusterImage()
+        self.secret = b""
+        self._cluster_id = ""
+        self._answered: asyncio.Future[None] = broker.loop.create_future()
+        self._idle_controller = self._new_controller(lambda old, new: None, lambda why: None)
+        self._idle_controller.stop("This broker is not the controller.")
+        self._controller_changed = asyncio.Event()
+        self._peer: Peer | None = None
+        self._is_stopped = False
+        self._registration: Registration | None = None
+        self._candidacy: Candidacy | None = None
+
+    # Life --------------------------------------------------------------------------------------
+
+    async def open(self, log_dirs: Sequence[str]) -> Agreed:
+        """Connect, and know which cluster this is. ``image`` is what the store holds then: to open
+        logs by, not to take roles from. Raises StartError."""
+        claim_for_zookeeper(self._directory)
+        try:
+            await self._broker.threads.call(self.store.open)
+        except CannotConnectError as error:
+            raise StartError(f"{error}; is zookeeper.connect right?") from error
+        while self.store.session_state is not SessionState.CONNECTED:
+            await asyncio.sleep(0.001)  # posted already
+        agreed = await agree(self.store, log_dirs)
+        self._cluster_id, self.secret = agreed.identity.cluster_id, agreed.secret
+        image = await called_back(read_image, self.store)
+        if isinstance(image, str):
+            raise StartError(image)
+        self.image = image
+        return agreed
+
+    def start(self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_id: str) -> None:
+        """Others can reach us from here on."""
+        self._registration = Registration(
+            self.store,
+            BrokerImage(self.broker_id, -1, endpoints, rack),
+            directory_id,
+            self._broker.clock,
+            self._on_registered,
+            self._on_rival,
+        )
+        self._candidacy = Candidacy(self.store, self.broker_id, self._new_term, self._on_controller)
+        self.store.on_session(self._on_session)
+        self._registration.start()
+        self._candidacy.start()
+        self._broker.tasks.spawn(self._keep_pulling(), "pull the image")
+
+    async def answered(self) -> None:
+        """Returns when the image holds our registration. Raises StartError at a rival, and
+        StartInterrupted after ``interrupt``."""
+        await self._answered
+
+    def interrupt(self) -> None:
+        """The broker is to stop: nobody need wait for an answer."""
+        if not self._answered.done():
+            self._answered.set_exception(StartInterrupted())
+            self._answered.exception()  # nobody may have waited yet
+
+    async def stop(self) -> None:
+        """The session ends: others see it at once."""
+        self._is_stopped = True
+        if self._candidacy is not None and self._registration is not None:
+            self._candidacy.stop()
+            self._registration.stop()
+        await self._broker.threads.call(self.store.close)
+
+    def _post(self, call: Callable[[], None]) -> None:
+        self._broker.loop.call_soon_threadsafe(call)
+
+    def _post_here(self, call: Callable[[], None]) -> None:
+        self._broker.loop.call_soon(call)
+
+    # Who is who --------------------------------------------------------------------------------
+
+    @property
+    def controller(self) -> Controller:
+        """Of this broker's term of office, else one that refuses everything."""
+        term = self._term
+        return self._idle_controller if term is None else term.controller
+
+    @property
+    def is_in_office(self) -> bool:
+        return self._term is not None
+
+    @property
+    def feed(self) -> ImageFeed | None:
+        term = self._candidacy.term if self._candidacy is not None else None
+        return term.feed if isinstance(term, ControllerTerm) else None
+
+    @property
+    def _term(self) -> ControllerTerm | None:
+        candidacy = self._candidacy
+        if candidacy is None or not candidacy.is_in_office:
+            return None
+        return candidacy.term if isinstance(candidacy.term, ControllerTerm) else None
+
+    def leads(self, topic: str, index: int) -> bool:
+        partition = self.image.partition(topic, index)
+        return partition is not None and partition.leader_id == self.broker_id
+
+    def _on_registered(self, broker_epoch: int) -> None:
+        logger.info("registered, broker epoch %d", broker_epoch)
+
+    def _on_rival(self, rival: BrokerImage) -> None:
+        at = ", ".join(f"{each.host}:{each.port}" for each in rival.endpoints)
+        error = StartError(
+            f"node {self.broker_id} is another broker already, at {at}; give this one a node.id of its own"
+        )
+        if not self._answered.done():
+            self._answered.set_exception(error)
+        else:
+            logger.critical("%s", error)
+            self._broker.request_stop()
+
+    def _on_session(self, state: SessionState) -> None:
+        if self._is_stopped:
+            return
+        if state is not SessionState.CONNECTED:
+            logger.warning("the session with ZooKeeper is %s", state.value)
+        assert self._registration is not None
+        assert self._candidacy is not None
+        self._registration.on_session(state)
+        self._candidacy.on_session(state)
+
+    def _on_controller(self, controller_id: BrokerId) -> None:
+        logger.info(
+            "the controller is %s", "nobody" if controller_id == NO_BROKER else controller_id
+        )
+        self._controller_changed.set()
+        if self._peer is not None:
+            self._peer.close()  # it waits for an image that does not count any more
+
+    def _new_term(self, on_stopped: Callable[[str], None]) -> ControllerTerm:
+        return ControllerTerm(
+            self._cluster_id,
+            self.broker_id,
+            self._new_controller,
+            self._on_own_image,
+            on_stopped,
+        )
+
+    def _new_controller(
+        self,
+        on_image: OnImage,
+        on_stopped: Callable[[str], None],
+    ) -> Controller:
+        broker = self._broker
+        return Controller(
+            store=self.store,
+            broker_id=self.broker_id,
+            broker_config=lambda: broker.config,
+            clock=broker.clock,
+            new_topic_id=uuid.uuid4,
+            dice=random.Random(),  # noqa: S311 - placement, not secrets
+            post=self._post_here,
+            on_image=on_image,
+            on_stopped=on_stopped,
+        )
+
+    # Images ------------------------------------------------------------------------------------
+
+    def _on_own_image(self) -> None:
+        feed = self.feed
+        if feed is None:
+            return
+        update = feed.update_for(self._images.known)
+        if update is not None:
+            self._take(update)
+        self.apis.on_image()
+
+    def _take(self, update: ImageUpdate) -> None:
+        before = self.image
+        is_next = len(update.steps) == 1 and self._images.known == (
+            update.controller_epoch,
+            update.base,
+        )
+        if not self._images.on_update(update):
+            return
+        after = self._images.image
+        if not is_next:
+            after = replace(after, changes=tuple(differences(before, after)))
+        self.image = after
+        assert self._registration is not None
+        if self._registration.on_image(after):
+            if not self._answered.done():
+                self._answered.set_result(None)
+            self._on_image(before, after)
+
+    async def _keep_pulling(self) -> None:
+        while True:
+            assert self._candidacy is not None
+            controller_id = self._candidacy.controller_id
+            self._controller_changed.clear()
+            if controller_id in (NO_BROKER, self.broker_id):
+                await self._controller_changed.wait()
+                continue
+            try:
+                await self._pull_from(controller_id)
+            except PeerRefusedError as error:
+                if self._candidacy.controller_id == controller_id:
+                    logger.warning("the controller %d is gone: %s", controller_id, error)
+                    # Whoever is elected raises the epoch, so a wrong suspicion costs a term only.
+                    self._candidacy.suspect()
+                await asyncio.sleep(BACK_OFF_SECONDS)
+            except (PeerError, ValueError) as error:
+                logger.info("no image from the controller %d: %s", controller_id, error)
+                await asyncio.sleep(BACK_OFF_SECONDS)
+
+    async def _pull_from(self, controller_id: BrokerId) -> None:
+        assert self._candidacy is not None
+        peer = self._peer = await self._connect(controller_id)
+        try:
+            while self._candidacy.controller_id == controller_id:
+                known = self._images.known
+                body = {"epoch": known.controller_epoch, "version": known.version}
+                data = await peer.ask(PrivateKey.PULL_IMAGE, body)
+                if data:
+                    self._take(decode_update(data))
+        finally:
+            self._peer = None
+            peer.close()
+
+    async def _connect(self, broker_id: BrokerId) -> Peer:
+        """By its registration: the image may be too old to know it. Raises PeerError."""
+        node = await called_back(self.store.get, znodes.broker_path(broker_id))
+        if not isinstance(node, Node):
+            raise PeerError(f"broker {broker_id} is not registered")
+        broker = znodes.decode_broker(broker_id, node.creation_id, node.data)
+        endpoint = next((e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"), None)
+        if endpoint is None:
+            raise PeerError(f"broker {broker_id} has no PLAINTEXT listener")
+        return await Peer.connect(endpoint.host, endpoint.port, self.secret)
+
+    # Requests to the controller ----------------------------------------------------------------
+
+    def is_forwarded(self, connection: Connection, api_key: int) -> bool:
+        return is_forwarded(self, connection, api_key)
+
+    async def forward(self, header: RequestHeader, frame: bytes, slot: ResponseSlot) -> bool:
+        """Gives whether the controller answered, and was passed on."""
+        return await forward(self, header, frame, slot)
+
+    async def connect_to_controller(self) -> Peer:
+        """Raises PeerError."""
+        assert self._candidacy is not None
+        return await self._connect(self._candidacy.controller_id)
+
+    async def create_topics(self, topics: Sequence[NewTopic]) -> None:
+        """Of our own accord, wherever the controller is; returns when they are seen here, or will
+        not be. Who loses a race finds the topic anyway."""
+        if self._term is not None:
+            await called_back(self.controller.create_topics, topics, False)
+            return
+        told = [
+            (topic.name, topic.partition_count, topic.replication_factor, list(topic.configs))
+            for topic in topics
+        ]
+        try:
+            peer = await self.connect_to_controller()
+            try:
+                await peer.ask_json(PrivateKey.CREATE_TOPICS, {"topics": told})
+            finally:
+                peer.close()
+        except PeerError as error:
+            logger.warning("topics were not created: %s", error)
+            return
+        names = [topic.name for topic in topics]
+        ends = self._broker.loop.time() + SEEN_SECONDS
+        while self._broker.loop.time() < ends:
+            if all(name in self.image.topics for name in names):
+                return
+            await asyncio.sleep(0.005)

@@ -1,0 +1,105 @@
+"""A connection to another broker, for one request at a time; it has proved the cluster's secret."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Final
+
+from broker.server.cluster.private_wire import (
+    PrivateKey,
+    decode_length,
+    encode_request,
+    is_proof,
+    new_nonce,
+    proof,
+    split_answer,
+    with_correlation_id,
+)
+
+CONNECT_SECONDS: Final = 3.0
+ANSWER_SECONDS: Final = 10.0
+#: Of a client's request that was passed on.
+RELAY_SECONDS: Final = 60.0
+
+
+class PeerError(Exception):
+    """The other broker did not answer, or not as one of our cluster does."""
+
+
+class PeerRefusedError(PeerError):
+    """Nobody listens on its address: its process is gone."""
+
+
+class Peer:
+    """Made by ``connect``. After a ``PeerError`` it is of no use."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._correlation_id = 0
+
+    @classmethod
+    async def connect(cls, host: str, port: int, secret: bytes) -> Peer:
+        """Raises PeerError."""
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                reader, writer = await asyncio.open_connection(host, port)
+        except ConnectionRefusedError as error:
+            raise PeerRefusedError(f"{host}:{port} refuses") from error
+        except OSError as error:  # time-outs are
+            raise PeerError(f"{host}:{port}: {error}") from error
+        peer = cls(reader, writer)
+        try:
+            await peer._prove(secret)
+        except BaseException:
+            peer.close()
+            raise
+        return peer
+
+    async def _prove(self, secret: bytes) -> None:
+        own = new_nonce()
+        answer = await self.ask_json(PrivateKey.PROVE, {"nonce": own})
+        other = str(answer.get("nonce"))
+        answer = await self.ask_json(
+            PrivateKey.PROVE, {"proof": proof(secret, "caller", own, other)}
+        )
+        if not is_proof(answer.get("proof"), proof(secret, "called", own, other)):
+            raise PeerError("a broker of another cluster answers there")
+
+    async def ask_json(self, key: PrivateKey, body: Any) -> dict[str, Any]:
+        try:
+            answer = json.loads(await self.ask(key, body))
+        except ValueError as error:
+            raise PeerError(f"no JSON: {error}") from error
+        if not isinstance(answer, dict):
+            raise PeerError("no JSON object")
+        return answer
+
+    async def ask(self, key: PrivateKey, body: Any) -> bytes:
+        """Raises PeerError."""
+        self._correlation_id += 1
+        request = encode_request(key, self._correlation_id, body)
+        return split_answer(await self._exchange(request, ANSWER_SECONDS))[1]
+
+    async def relay(self, frame: bytes) -> bytes:
+        """A client's request, and the answer to it, without their lengths; the correlation id in
+        the answer is ours. Raises PeerError."""
+        self._correlation_id += 1
+        return await self._exchange(with_correlation_id(frame, self._correlation_id), RELAY_SECONDS)
+
+    async def _exchange(self, request: bytes, seconds: float) -> bytes:
+        try:
+            async with asyncio.timeout(seconds):
+                self._writer.write(request)
+                await self._writer.drain()
+                length = decode_length(await self._reader.readexactly(4))
+                frame = await self._reader.readexactly(length)
+        except (OSError, EOFError, ValueError) as error:
+            raise PeerError(f"no answer: {error!r}") from error
+        if split_answer(frame)[0] != self._correlation_id:
+            raise PeerError("an answer to something else")
+        return frame
+
+    def close(self) -> None:
+        self._writer.close()
