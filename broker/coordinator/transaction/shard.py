@@ -81,9 +81,9 @@ REFUSED_PAUSE_MS: Final = 1_000
 MAX_IDS: Final = 20_000
 #: How many of them go at once.
 FORGOTTEN_AT_ONCE: Final = 1_000
+_COMPLETE: Final = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 #: There is nothing left to write a marker to: the topic is gone, or (INVALID_PRODUCER_EPOCH) a later
 #: epoch of the producer has ended the transaction there, by an administrator's hand.
-_COMPLETE: Final = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 _NEEDS_NO_MARKER: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH}
 )
@@ -197,8 +197,6 @@ class TransactionShard:
     ) -> CoordinatorResult[ErrorCode]:
         entry = self._entry_of(producer)
         current = entry.current
-        if current.producer_epoch != producer.producer_epoch:
-            raise KafkaError(ErrorCode.PRODUCER_FENCED)
         _check_not_pending(entry)
         if current.state.is_prepared:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -217,8 +215,6 @@ class TransactionShard:
         CONCURRENT_TRANSACTIONS when the transaction is being ended.
         """
         current = self._entry_of(producer).current
-        if current.producer_epoch != producer.producer_epoch:
-            raise KafkaError(ErrorCode.PRODUCER_FENCED)
         if current.state.is_prepared:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return [
@@ -227,6 +223,7 @@ class TransactionShard:
         ]
 
     def _entry_of(self, producer: ProducerOfTransaction) -> Entry:
+        """Raises ``KafkaError`` unless this producer has its id and epoch now."""
         entry = self.entries.get(producer.transactional_id)
         if entry is None:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -235,6 +232,8 @@ class TransactionShard:
             if (producer.producer_id, producer.producer_epoch) == current.next_name:
                 raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)  # it comes with completion
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if current.producer_epoch != producer.producer_epoch:
+            raise KafkaError(ErrorCode.PRODUCER_FENCED)
         return entry
 
     # -- EndTxn -------------------------------------------------------------------------------
@@ -242,8 +241,6 @@ class TransactionShard:
     def end(self, producer: ProducerOfTransaction, is_commit: bool) -> CoordinatorResult[ErrorCode]:
         entry = self._entry_of(producer)
         current = entry.current
-        if current.producer_epoch != producer.producer_epoch:
-            raise KafkaError(ErrorCode.PRODUCER_FENCED)
         _check_not_pending(entry)
         if current.state is TransactionState.ONGOING:
             changed = current.prepared(is_commit, self._clock.wall_ms())
