@@ -172,19 +172,24 @@ def _find_coordinator(types: Any, code: int, message: str | None, request: Any) 
 
 
 def _offset_commit(types: Any, code: int, _message: str | None, request: Any) -> Any:
-    topics = [
-        types.OffsetCommitResponseTopic(
+    topics = _committed(
+        types.OffsetCommitResponseTopic, types.OffsetCommitResponsePartition, code, request
+    )
+    return types.OffsetCommitResponse(throttle_time=0, topics=topics)
+
+
+def _committed(topic_type: Any, partition_type: Any, code: int, request: Any) -> list[Any]:
+    """The error on each partition whose offset was to be committed."""
+    return [
+        topic_type(
             **_topic_key(topic),
             partitions=[
-                types.OffsetCommitResponsePartition(
-                    partition_index=partition.partition_index, error_code=code
-                )
+                partition_type(partition_index=partition.partition_index, error_code=code)
                 for partition in topic.partitions
             ],
         )
         for topic in (request.topics if request else ())
     ]
-    return types.OffsetCommitResponse(throttle_time=0, topics=topics)
 
 
 def _topic_key(topic: Any) -> dict[str, Any]:
@@ -459,18 +464,9 @@ def _write_txn_markers(types: Any, code: int, _message: str | None, request: Any
 
 
 def _txn_offset_commit(types: Any, code: int, _message: str | None, request: Any) -> Any:
-    topics = [
-        types.TxnOffsetCommitResponseTopic(
-            **_topic_key(topic),
-            partitions=[
-                types.TxnOffsetCommitResponsePartition(
-                    partition_index=partition.partition_index, error_code=code
-                )
-                for partition in topic.partitions
-            ],
-        )
-        for topic in (request.topics if request else ())
-    ]
+    topics = _committed(
+        types.TxnOffsetCommitResponseTopic, types.TxnOffsetCommitResponsePartition, code, request
+    )
     return types.TxnOffsetCommitResponse(throttle_time=0, topics=topics)
 
 
