@@ -6,6 +6,7 @@ passes on what came over one: who is asked by mistake answers NOT_CONTROLLER.
 
 from __future__ import annotations
 
+from contextlib import closing
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -42,11 +43,8 @@ async def forward(
 ) -> bool:
     """``frame`` without its length. Gives whether the controller answered."""
     try:
-        peer = await membership.connect_to_controller()
-        try:
+        with closing(await membership.connect_to_controller()) as peer:
             answer = await peer.relay(frame)
-        finally:
-            peer.close()
     except PeerError:
         return False
     correlation_id = _LENGTH.pack(header.correlation_id)

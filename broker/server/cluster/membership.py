@@ -12,6 +12,7 @@ import logging
 import random
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -331,11 +332,8 @@ class Membership:
             for topic in topics
         ]
         try:
-            peer = await self.connect_to_controller()
-            try:
+            with closing(await self.connect_to_controller()) as peer:
                 await peer.ask_json(PrivateKey.CREATE_TOPICS, {"topics": told})
-            finally:
-                peer.close()
         except PeerError as error:
             logger.warning("topics were not created: %s", error)
             return
