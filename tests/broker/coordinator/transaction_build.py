@@ -150,10 +150,10 @@ class Client:
         request = InitRequest(self.transactional_id, self.timeout_ms)
         if names_itself:
             request = request._replace(producer_id=self.producer_id, producer_epoch=self.epoch)
-        self.world.coordinator.init(request, self._on_init)
+        self.world.coordinator.init(request, self._on_name)
         return self._last()
 
-    def _on_init(self, answer: InitAnswer) -> None:
+    def _on_name(self, answer: InitAnswer | EndAnswer) -> None:
         self.answers.append(answer.error)
         if answer.error is NONE:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
@@ -180,15 +180,8 @@ class Client:
 
     def end_and_raise(self, is_commit: bool) -> ErrorCode | None:
         self.answers = []
-        self.world.coordinator.end_and_raise(self.name, is_commit, self._on_end)
+        self.world.coordinator.end_and_raise(self.name, is_commit, self._on_name)
         return self._last()
-
-    def _on_end(self, answer: EndAnswer) -> None:
-        self.answers.append(answer.error)
-        if answer.error is NONE:
-            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
-        else:
-            assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
 
     def at(self, producer_id: int, epoch: int) -> Client:
         """The same producer, under another name."""
@@ -205,3 +198,42 @@ class Client:
     def _last(self) -> ErrorCode | None:
         assert len(self.answers) <= 1, "answered twice"
         return self.answers[0] if self.answers else None
+
+
+class Stages:
+    """Producers brought to each state, by the protocol that ``add`` and ``end`` speak."""
+
+    def __init__(
+        self,
+        add: Callable[..., ErrorCode | None],
+        end: Callable[[Client, bool], ErrorCode | None],
+    ) -> None:
+        self._add = add
+        self._end = end
+
+    def empty(self, world: TransactionWorld) -> Client:
+        client = world.producer()
+        assert client.init() is NONE
+        return client
+
+    def ongoing(self, world: TransactionWorld) -> Client:
+        client = self.empty(world)
+        assert self._add(client, T0, T1) is NONE
+        return client
+
+    def preparing(self, is_commit: bool) -> Callable[[TransactionWorld], Client]:
+        def prepare(world: TransactionWorld) -> Client:
+            client = self.ongoing(world)
+            world.partitions.holds = True
+            assert self._end(client, is_commit) is NONE
+            return client
+
+        return prepare
+
+    def complete(self, is_commit: bool) -> Callable[[TransactionWorld], Client]:
+        def end(world: TransactionWorld) -> Client:
+            client = self.ongoing(world)
+            assert self._end(client, is_commit) is NONE
+            return client
+
+        return end

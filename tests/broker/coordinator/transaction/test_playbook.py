@@ -20,6 +20,7 @@ from tests.broker.coordinator.transaction_build import (
     T1,
     TIMEOUT_MS,
     Client,
+    Stages,
     TransactionWorld,
 )
 
@@ -30,36 +31,9 @@ INVALID_MAPPING = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 DAY_MS = 24 * 60 * 60 * 1000
 
 
-def empty(world: TransactionWorld) -> Client:
-    client = world.producer()
-    assert client.init() is NONE
-    return client
-
-
-def ongoing(world: TransactionWorld) -> Client:
-    client = empty(world)
-    assert client.add(T0, T1) is NONE
-    return client
-
-
-def preparing(is_commit: bool) -> Callable[[TransactionWorld], Client]:
-    def prepare(world: TransactionWorld) -> Client:
-        client = ongoing(world)
-        world.partitions.holds = True
-        assert client.end(is_commit) is NONE
-        return client
-
-    return prepare
-
-
-def complete(is_commit: bool) -> Callable[[TransactionWorld], Client]:
-    def end(world: TransactionWorld) -> Client:
-        client = ongoing(world)
-        assert client.end(is_commit) is NONE
-        return client
-
-    return end
-
+STAGES = Stages(Client.add, Client.end)
+empty, ongoing = STAGES.empty, STAGES.ongoing
+preparing, complete = STAGES.preparing, STAGES.complete
 
 STATES: dict[str, Callable[[TransactionWorld], Client]] = {
     "Empty": empty,

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from broker.coordinator.transaction.records import read_transaction
 from broker.coordinator.transaction.transaction import HIGHEST_EPOCH, LAST_EPOCH
 from broker.model.error_code import ErrorCode
 from broker.model.transaction_marker import TransactionMarker
-from tests.broker.coordinator.transaction_build import NONE, T0, T1, Client, TransactionWorld
+from tests.broker.coordinator.transaction_build import (
+    NONE,
+    T0,
+    T1,
+    Client,
+    Stages,
+    TransactionWorld,
+)
 
 CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
 FENCED = ErrorCode.PRODUCER_FENCED
@@ -18,36 +23,9 @@ INVALID_STATE = ErrorCode.INVALID_TXN_STATE
 INVALID_MAPPING = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
-def empty(world: TransactionWorld) -> Client:
-    client = world.producer()
-    assert client.init() is NONE
-    return client
-
-
-def ongoing(world: TransactionWorld) -> Client:
-    client = empty(world)
-    assert client.add_by_batch(T0, T1) is NONE
-    return client
-
-
-def preparing(is_commit: bool) -> Callable[[TransactionWorld], Client]:
-    def prepare(world: TransactionWorld) -> Client:
-        client = ongoing(world)
-        world.partitions.holds = True
-        assert client.end_and_raise(is_commit) is NONE
-        return client
-
-    return prepare
-
-
-def complete(is_commit: bool) -> Callable[[TransactionWorld], Client]:
-    def end(world: TransactionWorld) -> Client:
-        client = ongoing(world)
-        assert client.end_and_raise(is_commit) is NONE
-        return client
-
-    return end
-
+STAGES = Stages(Client.add_by_batch, Client.end_and_raise)
+empty, ongoing = STAGES.empty, STAGES.ongoing
+preparing, complete = STAGES.preparing, STAGES.complete
 
 #: State: what a commit and an abort are told under the producer's own epoch, under the one before (which
 #: repeats the end), and under the one before that. Apache Kafka says so: conformance/
