@@ -30,6 +30,7 @@ NAVIGATION = (
     NavigationItem("topics", "Topics", "t", Permission.SEE, "topics"),
     NavigationItem("tail", "Live tail", "l", Permission.READ_RECORDS, "tail"),
     NavigationItem("groups", "Groups", "g", Permission.SEE, "groups"),
+    NavigationItem("transactions", "Transactions", "x", Permission.SEE, "transactions"),
     NavigationItem("brokers", "Brokers", "b", Permission.SEE, "brokers"),
     NavigationItem("problems", "Problems", "p", Permission.SEE, "problems"),
     NavigationItem("alerts", "Alerts", "a", Permission.SEE, "alerts"),

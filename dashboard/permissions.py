@@ -26,6 +26,7 @@ class Permission(Enum):
     PRODUCE = "produce records"
     CHANGE_TOPICS = "change topics"
     CHANGE_GROUPS = "change consumer groups"
+    ABORT_TRANSACTIONS = "abort transactions"
     CHANGE_ALERTS = "change alerts"
     RUN_JOBS = "run and schedule jobs"
     CHANGE_REPORTS = "change reports"
@@ -39,6 +40,7 @@ _OPERATOR = _VIEWER | {
     Permission.PRODUCE,
     Permission.CHANGE_TOPICS,
     Permission.CHANGE_GROUPS,
+    Permission.ABORT_TRANSACTIONS,
     Permission.CHANGE_ALERTS,
     Permission.RUN_JOBS,
     Permission.CHANGE_REPORTS,

@@ -7,7 +7,7 @@ from importlib import import_module
 from django.urls import URLPattern, URLResolver
 
 AREAS = (
-    "health", "overview", "topics", "messages", "tail", "groups", "brokers", "alerts", "people",
+    "health", "overview", "topics", "messages", "tail", "groups", "transactions", "brokers", "alerts", "people",
     "exports", "reports", "jobs", "upkeep", "api",
 )  # fmt: skip
 

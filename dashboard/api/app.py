@@ -29,6 +29,7 @@ from dashboard.api import (
     reports,
     schedules,
     topics,
+    transactions,
 )
 from dashboard.api.auth import Token, may
 from dashboard.permissions import Permission
@@ -97,6 +98,7 @@ def make() -> NinjaAPI:
         ("", topics.router),
         ("", records.router),
         ("", groups.router),
+        ("", transactions.router),
         ("", alerts.router),
         ("", alert_rules.router),
         ("", jobs.router),

@@ -26,6 +26,7 @@ from dashboard.services.groups import Refused
 from dashboard.services.jobs import AlreadyQueued
 from dashboard.services.reports import ReportRefused
 from dashboard.services.schedules import ScheduleRefused
+from dashboard.services.transactions import TransactionRefused
 from dashboard.services.users import UserRefused
 
 logger = logging.getLogger(__name__)
@@ -191,6 +192,7 @@ _HANDLERS: dict[type[Exception], Any] = {
     AlreadyQueued: _with(409),
     ReportRefused: _with(409),
     ScheduleRefused: _with(409),
+    TransactionRefused: _with(409),
     Busy: _with(503),
     DataError: _of_data,
     OperationalError: _of_database,

@@ -44,6 +44,7 @@ from dashboard.gateway.group_reader import Assigned, GroupReader, Revoked
 from dashboard.gateway.group_survey import GroupSurvey
 from dashboard.gateway.record_reader import RecordReader
 from dashboard.gateway.record_writer import RecordWriter
+from dashboard.gateway.transaction_gateway import TransactionGateway
 from dashboard.gateway.translate import (
     described_topic,
     library_failures,
@@ -91,7 +92,7 @@ def library_version() -> str:
 
 class Gateway:
     """What one cluster is asked and told; ``groups`` has what is about consumer groups,
-    ``group_survey`` what is asked of all of them."""
+    ``group_survey`` what is asked of all of them, ``transactions`` what is about those."""
 
     def __init__(
         self,
@@ -105,6 +106,7 @@ class Gateway:
         self._cluster: ClusterView | None = None
         self.groups = GroupGateway(self._link)
         self.group_survey = GroupSurvey(self._link, self.groups)
+        self.transactions = TransactionGateway(self._link)
 
     @property
     def is_plain(self) -> bool:

@@ -104,6 +104,11 @@ def make_pages(web: WebProcess) -> dict[str, str]:
         "groups": "groups/",
         "group": f"groups/detail?{group}",
         "group_reset": f"groups/reset?{group}",
+        "transactions": "transactions/",
+        "transaction_abort": "transactions/abort?id=accessible&producer=1",
+        "transaction_abort_hanging": (
+            f"transactions/abort-hanging?topic={TOPIC}&partition=0&producer=1&start=0"
+        ),
         "brokers": "brokers/",
         "broker": "brokers/1/",
         "broker_setting": "brokers/1/settings/log.retention.ms",
