@@ -9,7 +9,8 @@ cache would be read inside ``sendfile`` and stop the only loop. So each piece is
 (``is_resident``), and a cold one is reported (``ColdSend``): a reader thread sends it, waiting for
 the disk where it must. It and not the loop sends, since where memory is short what was read ahead
 may be gone again between a look and the sending. For the same reason what follows a cold piece on
-this connection goes the same way, ``DISTRUST_BYTES`` without another look.
+this connection goes the same way without another look: little where pages are missing here and there, as
+where a virtual machine's memory is taken back, and more each time up to ``MAX_DISTRUST_BYTES``.
 
 A region whose file was truncated after the region was made may hold other bytes now: then the
 connection must close (``StaleRegionError``), since its frame can no longer be completed.
@@ -31,8 +32,10 @@ PIECE_BYTES: Final = 256 * 1024
 COLD_BYTES: Final = 1024 * 1024
 #: Buffers and regions among them: an answer of many partitions is many small ones.
 COLD_ITEMS: Final = 128
-#: What leaves by threads after a cold piece was met.
-DISTRUST_BYTES: Final = 256 * 1024 * 1024
+#: What leaves by threads after a cold piece was met; twice as much at the next one, unless as much
+#: was found in memory meanwhile.
+MIN_DISTRUST_BYTES: Final = 2 * 1024 * 1024
+MAX_DISTRUST_BYTES: Final = 256 * 1024 * 1024
 #: Bytes of files that one ``flush`` sends at most, however fast the peer takes them: the others' small
 #: requests wait for so long (copying 512 KiB into a socket takes some 0.1 ms).
 TURN_BYTES: Final = 512 * 1024
@@ -131,7 +134,16 @@ class ColdSend:
 class SendQueue:
     """Buffers and regions in the order in which they leave."""
 
-    __slots__ = ("_descriptor", "_distrusted_bytes", "_items", "_socket", "cold", "queued_bytes")
+    __slots__ = (
+        "_descriptor",
+        "_distrust_bytes",
+        "_distrusted_bytes",
+        "_found_bytes",
+        "_items",
+        "_socket",
+        "cold",
+        "queued_bytes",
+    )
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -141,8 +153,11 @@ class SendQueue:
         self.queued_bytes = 0
         #: After COLD: what a thread is to send; ``cold_sent`` comes before the next flush.
         self.cold: ColdSend | None = None
-        #: Bytes of regions that are not looked at before a thread sends them.
+        #: Bytes of regions that are not looked at before a thread sends them; how many they will be
+        #: at the next cold piece, and how many were found in memory since.
         self._distrusted_bytes = 0
+        self._distrust_bytes = MIN_DISTRUST_BYTES
+        self._found_bytes = 0
 
     def __bool__(self) -> bool:
         return bool(self._items)
@@ -243,8 +258,11 @@ class SendQueue:
                 if region.is_stale:
                     raise StaleRegionError
                 count = min(region.length, PIECE_BYTES)
-                if not self._distrusted_bytes and not file.is_resident(region.position, count):
-                    self._distrusted_bytes = DISTRUST_BYTES
+                if not self._distrusted_bytes:
+                    if file.is_resident(region.position, count):
+                        self._found_bytes += count
+                    else:
+                        self._distrust()
                 if self._distrusted_bytes:
                     self.cold = ColdSend(self._socket, self._items)
                     return left
@@ -256,6 +274,14 @@ class SendQueue:
         finally:
             file.unpin()
         return left
+
+    def _distrust(self) -> None:
+        """A cold piece was met."""
+        if self._found_bytes >= self._distrust_bytes:
+            self._distrust_bytes = MIN_DISTRUST_BYTES
+        self._distrusted_bytes = self._distrust_bytes
+        self._distrust_bytes = min(2 * self._distrust_bytes, MAX_DISTRUST_BYTES)
+        self._found_bytes = 0
 
     def _advance(self, region: FileRegion, sent: int) -> None:
         """The first ``sent`` bytes of ``region``, the first item, have gone."""

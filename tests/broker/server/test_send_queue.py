@@ -12,8 +12,9 @@ import pytest
 from broker.model.file_region import FileRegion
 from broker.server.send_queue import (
     COLD_BYTES,
-    DISTRUST_BYTES,
     JOIN_BYTES,
+    MAX_DISTRUST_BYTES,
+    MIN_DISTRUST_BYTES,
     PIECE_BYTES,
     TURN_BYTES,
     ColdSend,
@@ -212,26 +213,54 @@ def test_a_cold_piece_is_sent_by_a_thread(pair: Pair, file: FileUnderTest) -> No
     assert file.pins == 0
 
 
+def sent_by_threads(pair: Pair, file: FileUnderTest, count: int, *, looks: int) -> int:
+    """Bytes of so many answers, all of them cold for the first looks, that threads sent."""
+    size = 3 * PIECE_BYTES
+    for _ in range(count):
+        pair.queue.push(file.region(0, size))
+    sent = received = 0
+    file.asked.clear()
+    while (status := pair.queue.flush()) is not DRAINED:
+        if status is COLD:
+            if len(file.asked) == looks:
+                file.cold = set()
+            sent += sent_by_a_thread(pair).region_bytes
+        received += pair.receive()
+        pair.received.clear()
+    received += pair.receive()
+    assert received == count * size
+    assert file.pins == 0
+    return sent
+
+
 def test_what_follows_a_cold_piece_is_not_looked_at_for_a_while(
     pair: Pair, file: FileUnderTest
 ) -> None:
     file.cold = {0}
-    size = 3 * PIECE_BYTES
-    for _ in range(DISTRUST_BYTES // size + 2):
-        pair.queue.push(file.region(0, size))
-    sent_bytes = received_bytes = 0
-    while (status := pair.queue.flush()) is not DRAINED:
-        if status is COLD:
-            assert len(file.asked) == 1
-            file.cold = set()
-            sent_bytes += sent_by_a_thread(pair).region_bytes
-        received_bytes += pair.receive()
-        pair.received.clear()
-    received_bytes += pair.receive()
-    assert DISTRUST_BYTES <= sent_bytes < DISTRUST_BYTES + COLD_BYTES
+    sent = sent_by_threads(pair, file, 8, looks=1)
+    assert MIN_DISTRUST_BYTES <= sent < MIN_DISTRUST_BYTES + COLD_BYTES
     assert len(file.asked) > 1
-    assert received_bytes == (DISTRUST_BYTES // size + 2) * size
-    assert file.pins == 0
+
+
+def test_it_is_longer_the_more_is_cold_and_short_again_after_enough_was_not(
+    pair: Pair, file: FileUnderTest
+) -> None:
+    file.cold = set(range(0, 3 * PIECE_BYTES, PIECE_BYTES))
+    looks = 5
+    expected = sum(MIN_DISTRUST_BYTES << number for number in range(looks))
+    sent = sent_by_threads(pair, file, expected // (3 * PIECE_BYTES) + 110, looks=looks)
+    assert expected <= sent < expected + looks * COLD_BYTES
+    # More than 64 MiB were found in memory since: short again.
+    file.cold = {0}
+    sent = sent_by_threads(pair, file, 8, looks=1)
+    assert MIN_DISTRUST_BYTES <= sent < MIN_DISTRUST_BYTES + COLD_BYTES
+
+
+def test_the_longest_is_bounded(pair: Pair, file: FileUnderTest) -> None:
+    file.cold = {0}
+    for _ in range(12):
+        pair.queue._distrust()
+    assert pair.queue._distrusted_bytes == MAX_DISTRUST_BYTES
 
 
 def test_a_thread_sends_many_small_items_at_once(pair: Pair, file: FileUnderTest) -> None:
