@@ -59,6 +59,7 @@ def test_every_version_lists_the_same_ranges(wire: Wire, version: int) -> None:
 
 
 def test_an_unknown_version_is_answered_in_the_oldest_layout(wire: Wire) -> None:
+    # C003
     body = encode_header(18, 99, 7, "judge", flexible=True)
     wire.send_frame(body + b"\x06judge\x041.0\x00")
     answer = wire.receive_frame()
@@ -150,7 +151,7 @@ def test_the_served_keys_have_the_ranges_of_apache_kafka(
         for name in SERVED
         if ours.get(API_KEYS[name]) != theirs[API_KEYS[name]]
     }
-    # kio has no ApiVersions v5, so the broker may stop at 4: docs/not_implemented.md.
+    # C183: topic ids everywhere or nowhere. kio has no ApiVersions v5, so the broker may stop at 4: docs/not_implemented.md.
     if differences.get("api_versions") == ((0, 4), (0, 5)):
         del differences["api_versions"]
     assert differences == {}

@@ -107,6 +107,7 @@ HEADER_FAULTS: list[tuple[str, dict[str, Any], set[int]]] = [
 def test_a_batch_with_a_bad_header_is_refused(
     wire: Wire, header: dict[str, Any], error_codes: set[int]
 ) -> None:
+    # C027
     name = create_topic(wire)
     produce(wire, name, batch(VALUES, timestamp=NOW))
     answer = try_produce(wire, name, batch(VALUES, timestamp=NOW, **header))

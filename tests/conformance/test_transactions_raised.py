@@ -200,7 +200,7 @@ def test_offsets_of_who_is_no_member(
 def test_plain_commits_and_those_of_transactions_are_told_alike_after_a_restart(
     own_broker, new_topic_name
 ) -> None:
-    """The last write in the log wins; an offset of a transaction counts at its marker."""
+    """C061: what was written last wins, whether it counts from its record on or from a marker on."""
 
     def look() -> int:
         with Wire(own_broker.address) as wire:

@@ -212,7 +212,7 @@ def test_librdkafka_is_fenced_by_its_successor(broker: OdradekBroker) -> None:
 def test_consumers_get_on_where_an_answer_holds_markers_alone(
     broker: OdradekBroker, isolation_level: str
 ) -> None:
-    """One record a transaction, and fetches so small that every other answer is a marker."""
+    """C186: one record a transaction, and fetches so small that every other answer is a marker."""
     values = [b"%d" % number for number in range(12)]
     with Wire(broker.address) as wire:
         topic = create_topic(wire)
