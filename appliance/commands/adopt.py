@@ -7,15 +7,11 @@ again it goes on.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
+from appliance.broker_work import spoken
 from appliance.failure import CommandError
 from appliance.options import command, data_option, pass_session
 from appliance.output import Report, format_size
@@ -58,12 +54,12 @@ def adopt(
     """
     if move and copy:
         raise click.UsageError("--move and --copy exclude each other")
-    arguments = [*map(str, sources), "--data", str(data.absolute())]
+    arguments = ["--json", *map(str, sources), "--data", str(data.absolute())]
     if config is not None:
         arguments += ["--config", str(config)]
     chosen = {"--move": move, "--copy": copy, "--salvage": salvage}
     arguments += [option for option, is_chosen in chosen.items() if is_chosen]
-    for said in _run(arguments):
+    for said in spoken("broker.adopt", arguments):
         if "progress" in said:
             session.note(_progress_words(said["progress"]))
         elif "refused" in said:
@@ -76,19 +72,6 @@ def adopt(
         hint="What it said stands above; called again it goes on.",
         code="NOT_ADOPTED",
     )
-
-
-def _run(arguments: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """What the child says, line by line; its own error output goes where ours goes."""
-    command_line = [sys.executable, "-P", "-m", "broker.adopt", "--json", *arguments]
-    with subprocess.Popen(
-        command_line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None
-        for line in child.stdout:
-            found = json.loads(line)
-            assert isinstance(found, dict), line
-            yield found
 
 
 def _progress_words(progress: dict[str, int]) -> str:

@@ -15,6 +15,10 @@ from dashboard.cluster import BrokerView, ClusterView
 
 COMMANDS = {
     "info": ("appliance.commands.cluster:info", "The brokers and what they hold."),
+    "move-to-zookeeper": (
+        "appliance.commands.cluster_move:move_to_zookeeper",
+        "Make a single node the first of several.",
+    ),
     "health": ("appliance.commands.status:status", "Is the cluster healthy? As odradek status."),
 }
 BROKER_COLUMNS = (

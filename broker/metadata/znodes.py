@@ -21,6 +21,8 @@ from broker.model.ids import BrokerId, TopicId
 CLUSTER_ID = "/cluster/id"
 #: Ours, only in a cluster: what brokers prove to each other that they know.
 CLUSTER_SECRET = "/cluster/secret"  # noqa: S105 - the node's path
+#: Ours, only while a local store is being moved here: no cluster may be founded meanwhile.
+CLUSTER_MOVING = "/cluster/moving"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"

@@ -22,6 +22,8 @@ LOCK_NAME: Final = "broker.lock"
 #: In ``metadata``, which holds none then: it is kept in ZooKeeper.
 IN_ZOOKEEPER: Final = "in-zookeeper"
 LOCAL_METADATA: Final = ("journal-*", "snapshot-*")
+#: In ``metadata`` while a move into ZooKeeper may be done or not (``cluster.moving``).
+MOVING: Final = "moving-to-zookeeper"
 #: File systems where a mapped tail is as good as pwrite: a full disk shows as an error of the
 #: write that grows it, and map, pread and sendfile share one page cache.
 MAPPABLE: Final = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs"})
@@ -62,20 +64,31 @@ def refuse_unfinished_adoption(directory: Path) -> None:
 def claim_for_zookeeper(directory: Path) -> None:
     """Mark ``metadata`` as kept elsewhere; StartError when it holds a cluster of its own, whose
     logs the other cluster would not know."""
+    refuse_unfinished_move(directory)
     directory.mkdir(parents=True, exist_ok=True)
     if any(next(directory.glob(pattern), None) is not None for pattern in LOCAL_METADATA):
         raise StartError(
             f"{directory} holds the metadata of a cluster of its own, which zookeeper.connect would"
-            " leave behind; start with an empty data directory"
+            " leave behind; call `odradek cluster move-to-zookeeper`, or start with an empty data directory"
         )
     (directory / IN_ZOOKEEPER).touch()
 
 
 def refuse_without_zookeeper(directory: Path) -> None:
     """Raises StartError when the directory belongs to a cluster in ZooKeeper."""
+    refuse_unfinished_move(directory)
     if (directory / IN_ZOOKEEPER).exists():
         raise StartError(
             f"{directory.parent} belongs to a cluster in ZooKeeper: set zookeeper.connect"
+        )
+
+
+def refuse_unfinished_move(directory: Path) -> None:
+    """Nobody but the move can tell whether this store or ZooKeeper is in charge."""
+    if (directory / MOVING).exists():
+        raise StartError(
+            f"the move of {directory.parent} into ZooKeeper was interrupted; call `odradek cluster"
+            " move-to-zookeeper` again to finish it, or with --abandon to take it back"
         )
 
 

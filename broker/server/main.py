@@ -24,7 +24,7 @@ def serve(arguments: Sequence[str]) -> int:
         stream=sys.stderr,
     )
     try:
-        settings = _settings(options)
+        settings = settings_of(options)
         return run(Path(options.data), settings)
     except (ConfigError, StartError, OSError) as error:
         sys.stderr.write(f"odradek broker: {error}\n")
@@ -33,6 +33,15 @@ def serve(arguments: Sequence[str]) -> int:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m broker", description="One Odradek broker.")
+    add_setting_options(parser)
+    parser.add_argument(
+        "--log-level", default="info", choices=("debug", "info", "warning", "error")
+    )
+    return parser.parse_args(arguments)
+
+
+def add_setting_options(parser: argparse.ArgumentParser) -> None:
+    """What ``settings_of`` reads."""
     parser.add_argument("--data", default="data", metavar="DIR", help="the data directory")
     parser.add_argument("--listen", metavar="HOST:PORT", help="address for clients")
     parser.add_argument("--advertised", metavar="HOST:PORT", help="address that clients are told")
@@ -40,13 +49,10 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--property", action="append", default=[], metavar="KEY=VALUE", help="one more setting"
     )
-    parser.add_argument(
-        "--log-level", default="info", choices=("debug", "info", "warning", "error")
-    )
-    return parser.parse_args(arguments)
 
 
-def _settings(options: argparse.Namespace) -> dict[str, str]:
+def settings_of(options: argparse.Namespace) -> dict[str, str]:
+    """Raises StartError."""
     settings: dict[str, str] = {}
     own = Path(options.data) / DATA_DIRECTORY_SETTINGS
     for path in (own, Path(options.config) if options.config is not None else None):

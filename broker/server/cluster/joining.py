@@ -29,6 +29,11 @@ async def agree(store: MetadataStore, log_dirs: Sequence[str]) -> Agreed:
     """Raises StartError."""
     parent = znodes.CLUSTER_ID.rpartition("/")[0]
     for _ in range(MAX_ATTEMPTS):
+        moving = await called_back(store.get, znodes.CLUSTER_MOVING)
+        if isinstance(moving, Node):
+            raise StartError(
+                "a cluster is being moved there: `odradek cluster move-to-zookeeper` on its node ends it"
+            )
         identity = await find_identity(store, log_dirs)
         secret = await called_back(store.get, znodes.CLUSTER_SECRET)
         if not identity.is_new and isinstance(secret, Node):

@@ -1,0 +1,107 @@
+"""A single node's metadata moves into a real ZooKeeper, and other nodes join it."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.support import groups, requests
+from tests.support.cluster import Cluster
+from tests.support.odradek import REPOSITORY, OdradekBroker
+from tests.support.record_batches import batch
+from tests.support.wire import Wire
+from tests.support.zookeeper import ZooKeeper
+
+TOPICS = 12
+
+
+def kill_a_move(broker: OdradekBroker, connect: str, seconds: float) -> None:
+    """The program that does it, gone after so long."""
+    command = [sys.executable, "-m", "broker.server.cluster.move_to_zookeeper"]
+    command += ["--data", str(broker.data), "--property", f"zookeeper.connect={connect}"]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL) as process:
+        time.sleep(seconds)
+        process.kill()
+
+
+def move(broker: OdradekBroker, connect: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "appliance", "--yes", "cluster", "move-to-zookeeper"]
+    return subprocess.run(
+        [*command, "--data", str(broker.data), "--zookeeper", connect],
+        cwd=REPOSITORY,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def told(broker: OdradekBroker, topics: list[str]) -> dict[str, Any]:
+    """What clients see of the topics, their settings, records and the group's offsets."""
+    with Wire(broker.address, timeout=30) as wire:
+        groups.wait_for_coordinator(wire, "movers")
+        described = wire.request("metadata", 12, topics=[{"name": name} for name in topics])
+        return {
+            "cluster": described.cluster_id,
+            "topics": {
+                topic.name: (
+                    topic.topic_id,
+                    {(each.partition_index, each.leader_id) for each in topic.partitions},
+                )
+                for topic in described.topics
+            },
+            "retention": [
+                requests.topic_config(wire, name, "retention.ms").value for name in topics
+            ],
+            "records": [requests.fetch(wire, name, 0).records for name in topics],
+            "offsets": [groups.committed_offset(wire, "movers", name) for name in topics],
+        }
+
+
+def leader_epochs(broker: OdradekBroker, topics: list[str]) -> list[int]:
+    with Wire(broker.address, timeout=30) as wire:
+        described = wire.request("metadata", 12, topics=[{"name": name} for name in topics])
+    return [each.leader_epoch for topic in described.topics for each in topic.partitions]
+
+
+def test_a_node_becomes_the_first_of_several(tmp_path: Path) -> None:
+    alone = OdradekBroker(tmp_path / "broker-1", {"node.id": "1"})
+    topics = [f"moved-{number}" for number in range(TOPICS)]
+    with alone, Wire(alone.address, timeout=30) as wire:
+        groups.wait_for_coordinator(wire, "movers")
+        for number, name in enumerate(topics):
+            requests.create_topic(wire, name, partitions=3)
+            requests.alter_config(wire, name, "retention.ms", str(10**9 + number))
+            requests.produce(wire, name, batch([name.encode()], timestamp=requests.now_ms()))
+            assert groups.commit(wire, "movers", name, number) == 0
+        producer_ids = [requests.init_producer(wire)[0] for _ in range(3)]
+        before, epochs = told(alone, topics), leader_epochs(alone, topics)
+        alone.stop()
+    with ZooKeeper(tmp_path / "zookeeper") as zookeeper:
+        connect = f"{zookeeper.address}/moved"
+        dice = random.Random(7)
+        for _ in range(4):
+            kill_a_move(alone, connect, dice.uniform(0.3, 1.0))
+        done = move(alone, connect)
+        assert done.returncode == 0 or "in ZooKeeper already" in done.stderr, done.stderr
+        once_more = move(alone, connect)
+        assert once_more.returncode == 1
+        assert "belongs to a cluster in ZooKeeper already" in once_more.stderr
+
+        with Cluster(tmp_path, zookeeper, "/moved", count=2) as cluster:
+            first = cluster.brokers[1]
+            assert told(first, topics) == before
+            assert all(
+                after > was for after, was in zip(leader_epochs(first, topics), epochs, strict=True)
+            )
+            with Wire(cluster.brokers[2].address, timeout=30) as wire:
+                name = requests.create_topic(wire, partitions=4)
+                assert requests.init_producer(wire)[0] > max(producer_ids)
+            with Wire(first.address, timeout=30) as wire:
+                requests.produce(wire, topics[0], batch([b"after"], timestamp=requests.now_ms()))
+                found = wire.request("metadata", 12, topics=[{"name": name}]).topics[0]
+            assert {each.leader_id for each in found.partitions} == {1, 2}
