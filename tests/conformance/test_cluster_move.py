@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.support import groups, requests
+from tests.support import groups, processes, requests
 from tests.support.cluster import Cluster
 from tests.support.odradek import REPOSITORY, OdradekBroker
 from tests.support.record_batches import batch
@@ -98,10 +98,16 @@ def test_a_node_becomes_the_first_of_several(tmp_path: Path) -> None:
             assert all(
                 after > was for after, was in zip(leader_epochs(first, topics), epochs, strict=True)
             )
+            wanted = {"name": "spread", "num_partitions": 4, "replication_factor": 1}
             with Wire(cluster.brokers[2].address, timeout=30) as wire:
-                name = requests.create_topic(wire, partitions=4)
+                made = wire.request("create_topics", 7, timeout=30000, topics=[wanted])
+                assert made.topics[0].error_code == 0
                 assert requests.init_producer(wire)[0] > max(producer_ids)
+
+            def is_spread() -> bool:
+                (found,) = cluster.metadata(1, "spread").topics
+                return {each.leader_id for each in found.partitions} == {1, 2}
+
+            processes.wait_until(is_spread, 30, "leaders on both")
             with Wire(first.address, timeout=30) as wire:
                 requests.produce(wire, topics[0], batch([b"after"], timestamp=requests.now_ms()))
-                found = wire.request("metadata", 12, topics=[{"name": name}]).topics[0]
-            assert {each.leader_id for each in found.partitions} == {1, 2}
