@@ -1,6 +1,6 @@
 """`python -m tests.bench`: the table of Apache Kafka 4.4 beside Odradek. Takes most of an hour on two cores.
 
-A full run writes docs/benchmarks.md; `--only` and `--quick` print alone. Ends with 1 when a line failed or a bar is missed.
+A full run writes docs/benchmarks.md; `--only` and `--quick` print alone, but for `--update`. Ends with 1 when a line failed or a bar is missed.
 """
 
 import argparse
@@ -192,6 +192,11 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--broker", choices=NAMES, help="one side alone")
     parser.add_argument("--output", type=Path, help="write the document there")
     parser.add_argument(
+        "--update",
+        action="store_true",
+        help="put what was measured into the document of an earlier full run",
+    )
+    parser.add_argument(
         "--work",
         type=Path,
         default=REPOSITORY / ".cache",
@@ -261,7 +266,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"failed: {problem}")
     is_full = not (options.only or options.quick or options.broker or problems)
     output = options.output or (DOCUMENT if is_full else None)
-    if output is not None:
+    if options.update and not problems:
+        (output or DOCUMENT).write_text(
+            report.updated((output or DOCUMENT).read_text(), results, command_line(options))
+        )
+    elif output is not None:
         facts = report.machine_facts()
         output.write_text(report.document(results, scale, command_line(options), facts))
     return 1 if problems or report.missed(results) else 0

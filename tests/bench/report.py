@@ -5,9 +5,10 @@ import platform
 import re
 import statistics
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from broker import compiled
 from tests.bench.brokers import DELETE_DELAY_MS, KAFKA_JVM, Kafka, Odradek
@@ -80,14 +81,18 @@ def row(result: LineResult, figure: Figure, *, is_first: bool) -> tuple[str, ...
     )
 
 
+def rows_of(result: LineResult) -> list[tuple[str, ...]]:
+    figures = result.line.figures
+    return [row(result, figure, is_first=figure is figures[0]) for figure in figures]
+
+
 def table(results: Iterable[LineResult]) -> str:
     """Markdown, padded so that it also reads on a terminal."""
-    rows: list[tuple[str, ...]] = [HEADINGS]
-    for result in results:
-        rows += [
-            row(result, figure, is_first=figure is result.line.figures[0])
-            for figure in result.line.figures
-        ]
+    return padded([HEADINGS, *(cells for result in results for cells in rows_of(result))])
+
+
+def padded(rows: Sequence[Sequence[str]]) -> str:
+    """The first row is the headings."""
     widths = [max(len(cells[i]) for cells in rows) for i in range(len(HEADINGS))]
     lines = [
         "| " + " | ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) + " |" for r in rows
@@ -169,9 +174,51 @@ The dashboard's own figures are in [benchmarks_dashboard.md](benchmarks_dashboar
 """
 
 
+NOT_MET: Final = "Not met: "
+ALL_MET: Final = "Every bar is met."
+
+
+def verdict(not_met: Sequence[str]) -> str:
+    return f"{NOT_MET}{', '.join(not_met)}." if not_met else ALL_MET
+
+
+def updated(text: str, results: Sequence[LineResult], command: str) -> str:
+    """The document with these lines measured again, and a sentence that says so."""
+    measured = {result.line.name: rows_of(result) for result in results}
+    found = text.splitlines()
+    rows: list[Sequence[str]] = [HEADINGS]
+    replaced: set[str] = set()
+    kept: list[str] = []
+    for line in found:
+        if not line.startswith("|"):
+            kept.append(line)
+            continue
+        if len(rows) == 1:
+            kept.append(line)  # where the table goes
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        name = cells[0].split("`")[1] if cells[0].startswith("`") else ""
+        if name in measured:
+            rows += measured[name] if name not in replaced else []
+            replaced.add(name)
+        elif name:
+            rows.append(cells)
+    if replaced != measured.keys():
+        raise ValueError(f"the document has no {', '.join(sorted(measured.keys() - replaced))}")
+    made: list[str] = []
+    for line in kept:
+        if line.startswith("|"):
+            made.append(padded(rows))
+        elif line.startswith(NOT_MET) or line == ALL_MET:
+            names = line.removeprefix(NOT_MET).rstrip(".").split(", ") if line != ALL_MET else []
+            left = [name for name in names if name.split(" ")[0] not in measured]
+            made += [verdict([*left, *missed(results)]), ""]
+            made.append(f"Measured again, by `{command}`: {', '.join(measured)}.")
+        else:
+            made.append(line)
+    return "\n".join(made) + "\n"
+
+
 def document(results: list[LineResult], scale: Scale, command: str, facts: dict[str, str]) -> str:
-    not_met = missed(results)
-    verdict = "Every bar is met." if not not_met else f"Not met: {', '.join(not_met)}."
     return DOCUMENT.format(
         command=command,
         rounds=scale.rounds,
@@ -180,7 +227,7 @@ def document(results: list[LineResult], scale: Scale, command: str, facts: dict[
         broker_warmup=scale.broker_warmup_seconds,
         facts="\n".join(f"- {name}: {value}" for name, value in facts.items()),
         table=table(results),
-        verdict=verdict,
+        verdict=verdict(missed(results)),
         jvm=" ".join(KAFKA_JVM),
         code="compiled" if compiled.is_current() else "interpreted",
         delete_delay_ms=DELETE_DELAY_MS,

@@ -99,3 +99,27 @@ def test_lines_are_chosen_by_name_or_pattern():
         "latency-500-v13-fresh",
         "many",
     ]
+
+
+def test_lines_measured_again_stand_in_the_document_of_the_full_run():
+    def line_of(name, odradek):
+        result, figure = result_of(at_least(4), [100], [odradek])
+        return LineResult(Line(name, f"{name} requests", figure), result.rounds)
+
+    first = report.document(
+        [line_of("tiny", 300), line_of("big", 200), line_of("eight", 500)],
+        bench.FULL,
+        "python -m tests.bench",
+        {"cores": "2"},
+    )
+    assert "Not met: tiny, big." in first
+    again = report.updated(first, [line_of("big", 800)], "python -m tests.bench --only 'big'")
+    assert "Not met: tiny." in again
+    assert "Measured again, by `python -m tests.bench --only 'big'`: big." in again
+    assert again.count("`big` big requests") == 1
+    assert "| 8x " in again
+    table = [line for line in again.splitlines() if line.startswith("|")]
+    assert len({len(line) for line in table}) == 1
+    assert [line.split("`")[1] for line in table[2:]] == ["tiny", "big", "eight"]
+    with pytest.raises(ValueError, match="has no huge"):
+        report.updated(first, [line_of("huge", 1)], "")
