@@ -185,15 +185,14 @@ def verdict(not_met: Sequence[str]) -> str:
 def updated(text: str, results: Sequence[LineResult], command: str) -> str:
     """The document with these lines measured again, and a sentence that says so."""
     measured = {result.line.name: rows_of(result) for result in results}
-    found = text.splitlines()
     rows: list[Sequence[str]] = [HEADINGS]
     replaced: set[str] = set()
     kept: list[str] = []
-    for line in found:
+    for line in text.splitlines():
         if not line.startswith("|"):
             kept.append(line)
             continue
-        if len(rows) == 1:
+        if line.startswith("|-"):
             kept.append(line)  # where the table goes
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
         name = cells[0].split("`")[1] if cells[0].startswith("`") else ""
