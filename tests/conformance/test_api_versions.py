@@ -4,8 +4,9 @@ import struct
 
 import pytest
 
+from broker.protocol.api_versions import ApiKey
 from tests.support.apache import ApacheKafka
-from tests.support.odradek import OdradekBroker
+from tests.support.odradek import REPOSITORY, OdradekBroker
 from tests.support.wire import API_KEYS, Wire, encode_header, encode_request, versions
 
 UNSUPPORTED_VERSION, INVALID_REQUEST = 35, 42
@@ -156,6 +157,19 @@ def test_the_served_keys_have_the_ranges_of_apache_kafka(
         del differences["api_versions"]
     assert differences == {}
     assert set(ours) <= set(theirs)
+
+
+def test_what_apache_kafka_serves_beyond_is_told_with_a_reason(
+    shared_apache: ApacheKafka, shared_odradek: OdradekBroker
+) -> None:
+    with Wire(shared_apache.address) as wire:
+        theirs = versions(wire)
+    with Wire(shared_odradek.address) as wire:
+        ours = versions(wire)
+    page = (REPOSITORY / "docs" / "not_implemented.md").read_text()
+    fewer = {key for key, ranges in theirs.items() if ours.get(key) != ranges}
+    names = {ApiKey(key).wire_name for key in fewer}
+    assert {name for name in names if f"`{name}`" not in page} == set()
 
 
 def test_telemetry_is_not_offered_without_a_receiver(wire: Wire) -> None:
