@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -18,6 +18,7 @@ from broker.model.errors import CorruptLogError, DiskFullError, StorageError
 from broker.server.tasks import Turn
 from broker.server.warming import looked_up
 from broker.storage.log import Log, RetentionOutcome
+from broker.storage.log_manager import RetentionStep
 from broker.storage.retention import Doomed, RetentionReason
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 RETENTION_INTERVAL_MS: Final = 60_000
 #: The same while a disk has less room than its floor.
 URGENT_RETENTION_INTERVAL_MS: Final = 10_000
+#: Logs that are looked through before what was chosen of them goes, behind one checkpoint.
+LOGS_AT_ONCE: Final = 500
 #: A scheduler that has not asked for so long is silent.
 SCHEDULER_SILENCE_MS: Final = 120_000
 #: Unasked runs that deleted something, kept until the scheduler is there again and asks for them.
@@ -145,12 +148,38 @@ class Retention:
     async def _run(self, logs: list[Log]) -> list[RetentionResult]:
         results: list[RetentionResult] = []
         async with self._running:
-            turn = Turn()
-            for log in logs:
-                results += await self._clean(log)
+            for first in range(0, len(logs), LOGS_AT_ONCE):
+                results += await self._run_some(logs[first : first + LOGS_AT_ONCE])
+        return results
+
+    async def _run_some(self, logs: list[Log]) -> list[RetentionResult]:
+        """Choose; write the new starts down; only then take, which is when others see them."""
+        logs_of = self._broker.logs
+        turn = Turn()
+        condemned = []
+        for log in logs:
+            if await self._go_on(log, logs_of.condemn(log)):
+                condemned.append(log)
+            if turn.is_over:
+                await turn.pass_on()
+        results: list[RetentionResult] = []
+        if condemned and await self._write_starts():
+            for log in condemned:
+                doomed = await self._go_on(log, logs_of.delete_condemned(log), takes=True)
+                results += _summed(log, doomed, log.log_start_offset)
                 if turn.is_over:
                     await turn.pass_on()
         return results
+
+    async def _write_starts(self) -> bool:
+        broker = self._broker
+        try:
+            for work in broker.logs.log_start_work():
+                await broker.threads.call(work.run)
+        except StorageError as error:
+            broker.replicas.take_offline(error)
+            return False
+        return True
 
     def _logs(self, topics: Collection[str] | None) -> list[Log]:
         logs = self._broker.logs.logs.values()
@@ -158,34 +187,42 @@ class Retention:
             return list(logs)
         return [log for log in logs if log.topic_partition.topic in topics]
 
-    async def _clean(self, log: Log) -> list[RetentionResult]:
-        """One log's retention."""
+    async def _go_on(
+        self, log: Log, steps: Iterator[RetentionStep], *, takes: bool = False
+    ) -> list[Doomed]:
+        """One log's steps, to their end; gives what was chosen, or what went if these take it."""
         broker = self._broker
         doomed: list[Doomed] = []
         try:
-            for step in broker.logs.retention_of(log):
-                if step.cold is not None:
-                    await broker.threads.call(step.cold.pull)
+            for step in steps:
+                if step.wait is not None:
+                    await broker.threads.call(step.wait)
                 if step.outcome is not None:
-                    self._note_outcome(log, step.outcome)
+                    self._note_flush(log, step.outcome)
                     doomed += step.outcome.doomed
+                    if takes:
+                        self._note_taken(log, step.outcome.doomed)
         except StorageError as error:
             broker.replicas.take_offline(error)
         except (CorruptLogError, DiskFullError, OSError) as error:
             broker.maintenance.report_once(f"retention of {log.topic_partition}: {error}")
-        return _summed(log, doomed, log.log_start_offset)
+        return doomed
 
-    def _note_outcome(self, log: Log, outcome: RetentionOutcome) -> None:
-        self.deleted_segments += len(outcome.doomed)
-        self.deleted_bytes += sum(gone.segment.size for gone in outcome.doomed)
+    def _note_flush(self, log: Log, outcome: RetentionOutcome) -> None:
+        if outcome.flush is None:
+            return
         partition = self._broker.replicas.partition_of(log)
         if partition is not None:
-            if outcome.flush is not None:
-                self._broker.replicas.sync_rolled(partition, outcome.flush)
-            if outcome.doomed:
-                partition.touch()
-        elif outcome.flush is not None:
+            self._broker.replicas.sync_rolled(partition, outcome.flush)
+        else:
             outcome.flush.release()  # its partition is not used yet; a later flush takes it along
+
+    def _note_taken(self, log: Log, doomed: list[Doomed]) -> None:
+        self.deleted_segments += len(doomed)
+        self.deleted_bytes += sum(gone.segment.size for gone in doomed)
+        partition = self._broker.replicas.partition_of(log)
+        if partition is not None:
+            partition.touch()
 
     async def rehearse(self, topics: Collection[str] | None) -> list[RetentionResult]:
         """What ``run`` would delete now. Nothing is changed, and it counts as no request."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.storage.filesystem import FileSystem
-from broker.storage.layout import DELETED_SUFFIX, SEGMENT_SUFFIXES
+from broker.storage.layout import SEGMENT_SUFFIXES
 from broker.storage.segment import Segment, SegmentCache
 from broker.storage.shared_files import SharedFiles
 
@@ -36,28 +36,16 @@ class HotTails:
 
 
 class DoomedSegments:
-    """Segments that left ``log``. They are renamed to ``.deleted``, and unlinked a while later,
-    because somebody may still be sending them.
+    """Segments that left ``log`` and are ``.deleted``. They are unlinked a while later, because
+    somebody may still be sending them."""
 
-    What retention took is renamed only once a checkpoint on disk says that the log starts behind
-    it (``start_offset``): a power loss may undo some renames and not others, and whatever comes
-    back must then be known for what it is.
-    """
+    __slots__ = ("_delay_ms", "_due_ms", "log", "segments")
 
-    __slots__ = ("_delay_ms", "_due_ms", "is_renamed", "log", "segments", "start_offset")
-
-    def __init__(self, log: Log, segments: list[Segment], start_offset: int, delay_ms: int) -> None:
+    def __init__(self, log: Log, segments: list[Segment], delay_ms: int) -> None:
         self.log = log
         self.segments = segments
-        self.start_offset = start_offset
-        self.is_renamed = False
         self._delay_ms = delay_ms
         self._due_ms = -1
-
-    def rename(self, fs: FileSystem) -> None:
-        for segment in self.segments:
-            segment.rename_files(fs, DELETED_SUFFIX)
-        self.is_renamed = True
 
     def is_due(self, now_ms: int) -> bool:
         """Whether the delay has passed since this was first asked (with monotonic time)."""

@@ -44,7 +44,7 @@ from broker.storage.cold import ColdRead, PagesCold
 from broker.storage.context import DoomedSegments, StorageContext
 from broker.storage.filesystem import File, FileSystem
 from broker.storage.flush import FlushNeeded, Unsynced
-from broker.storage.layout import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from broker.storage.layout import DELETED_SUFFIX, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from broker.storage.leader_epochs import LeaderEpochs
 from broker.storage.log_reader import LogRead, LogReader, TimestampOffset
 from broker.storage.markers import marker_in
@@ -92,7 +92,7 @@ def _fails_with_directory(
 
 
 class RetentionOutcome(NamedTuple):
-    """What a retention pass deleted, and the sync that it asks for if it rolled."""
+    """What retention takes, and the sync that it asks for if it rolled."""
 
     doomed: list[Doomed]
     flush: FlushNeeded | None
@@ -106,6 +106,7 @@ class Log:
         "_asked_offset",
         "_checkpoint_offset",
         "_checkpoint_size",
+        "_condemned",
         "_context",
         "_cut_count",
         "_indexed_offset",
@@ -118,6 +119,7 @@ class Log:
         "_unflushed_since_ms",
         "_unsynced",
         "cleaned_offset",
+        "condemned_offset",
         "config",
         "directory",
         "flushed_offset",
@@ -185,6 +187,9 @@ class Log:
             self._note_everything()
         #: Compaction has been over everything below; -1: it never ran.
         self.cleaned_offset = -1
+        #: What retention has chosen and not taken yet, and where the log will start behind it.
+        self._condemned: list[Doomed] = []
+        self.condemned_offset = -1
         #: Cleaned segments are being put in place: no other may come or go meanwhile.
         self.swap: SegmentSwap | None = None
         self._is_flushing = False
@@ -713,12 +718,7 @@ class Log:
 
     def _abandon(self, doomed: list[Segment]) -> None:
         """Segments leave the log at its end, the last one first: no crash leaves a gap."""
-        context = self._context
-        for pending in context.doomed:
-            # What retention took must be out of the way: its names may be needed again.
-            if pending.log is self and not pending.is_renamed:
-                pending.rename(context.fs)
-        self._doom(doomed[::-1], 0).rename(context.fs)
+        self._doom(doomed[::-1], 0)
         for segment in doomed:
             segment.abandon()
 
@@ -727,6 +727,7 @@ class Log:
             self.swap.settle()
         self.cleaned_offset = min(self.cleaned_offset, offset)
         self._cut_count += 1
+        self._spare_condemned()
         self._indexed_offset = -1
         self._reader.forget()
         self.is_hot = False
@@ -772,7 +773,7 @@ class Log:
     # Deleting --------------------------------------------------------------------------------
 
     def old_segments(self, now_ms: int) -> list[Doomed] | ColdRead:
-        """What ``delete_old_segments`` would take now."""
+        """What ``condemn`` would choose now."""
         try:
             facts = self._facts(now_ms)
         except PagesCold as cold:
@@ -782,8 +783,14 @@ class Log:
         return segments_to_delete(facts, rules, self.log_start_offset, self.high_watermark, now_ms)
 
     @_fails_with_directory
-    def delete_old_segments(self, now_ms: int) -> RetentionOutcome | ColdRead:
-        """Apply retention by start offset, size and time; the files go a little later."""
+    def condemn(self, now_ms: int) -> RetentionOutcome | ColdRead:
+        """Choose what is to go by start offset, size and time. Nobody notices yet.
+
+        Once a checkpoint holds ``condemned_offset``, ``delete_condemned`` takes the segments: a
+        power loss may undo some renames and not others, and whatever comes back must then be known
+        for what it is; nor may a start that somebody was told of fall back.
+        """
+        self._spare_condemned()
         doomed = self.old_segments(now_ms)
         if isinstance(doomed, ColdRead):
             return doomed
@@ -794,8 +801,35 @@ class Log:
             except DiskFullError:
                 doomed.pop()  # No room for its successor; the others make some.
         if doomed:
-            self._delete_first(len(doomed))
+            self._condemned = doomed
+            self.condemned_offset = doomed[-1].segment.end_offset
         return RetentionOutcome(doomed, flush)
+
+    @_fails_with_directory
+    def delete_condemned(self, most: int) -> list[Doomed]:
+        """Take up to ``most`` of what was condemned; gives them, none when that is over.
+
+        They are renamed, so that a start finds them gone, before anybody is told of the new start.
+        """
+        chosen, self._condemned = self._condemned[:most], self._condemned[most:]
+        if not self._is_at_front(chosen):
+            self._spare_condemned()  # swapped meanwhile: the next pass looks again
+            return []
+        if chosen:
+            self._delete_first(len(chosen))
+        return chosen
+
+    def _is_at_front(self, chosen: list[Doomed]) -> bool:
+        segments = self._segments
+        return len(chosen) < len(segments) and all(
+            segments[slot].base_offset == gone.segment.base_offset
+            and segments[slot + 1].base_offset == gone.segment.end_offset
+            for slot, gone in enumerate(chosen)
+        )
+
+    def _spare_condemned(self) -> None:
+        self._condemned = []
+        self.condemned_offset = -1
 
     def roll_if_old(self, now_ms: int) -> FlushNeeded | ColdRead | None:
         """Roll an active segment whose records are old, so that retention can take them."""
@@ -835,23 +869,23 @@ class Log:
     def _delete_first(self, count: int) -> None:
         doomed = [self._segments[slot] for slot in range(count)]
         first_kept = self._segments[count].base_offset
+        self._doom(doomed, self.config.file_delete_delay_ms)
         if first_kept > self.log_start_offset:
             self.log_start_offset = first_kept
             self.leader_epochs.truncate_from_start(first_kept)
         self._reader.forget()
         self._snapshots.drop_below(first_kept)
-        self._doom(doomed, self.config.file_delete_delay_ms)
 
-    def _doom(self, doomed: list[Segment], delay_ms: int) -> DoomedSegments:
-        """Take segments out of the log; the manager's ticks see to their files."""
+    def _doom(self, doomed: list[Segment], delay_ms: int) -> None:
+        """Take segments out of the log, in this order; the manager's ticks see to their files."""
         for segment in doomed:
             segment.close_files()
         self._unsynced.forget_segments(set(doomed))
         self._segments.remove(doomed)
         self._unsynced.note_directory(self.directory)
-        entry = DoomedSegments(self, doomed, self.log_start_offset, delay_ms)
-        self._context.doomed.append(entry)
-        return entry
+        for segment in doomed:
+            segment.rename_files(self._context.fs, DELETED_SUFFIX)
+        self._context.doomed.append(DoomedSegments(self, doomed, delay_ms))
 
     # Compaction ------------------------------------------------------------------------------
 
@@ -898,9 +932,7 @@ class Log:
 
     def doom_replaced(self, old: list[Segment]) -> None:
         """They are renamed; whoever reads them still has a while."""
-        entry = DoomedSegments(self, old, 0, self.config.file_delete_delay_ms)
-        entry.is_renamed = True
-        self._context.doomed.append(entry)
+        self._context.doomed.append(DoomedSegments(self, old, self.config.file_delete_delay_ms))
 
     def note_renamed(self) -> None:
         """Names have changed; the next flush syncs them."""

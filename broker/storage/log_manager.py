@@ -32,7 +32,6 @@ from broker.model.errors import (
 from broker.model.ids import TopicId, TopicPartition
 from broker.storage.cold import ColdRead
 from broker.storage.context import (
-    DoomedSegments,
     HotTails,
     OpeningInterrupted,
     StorageContext,
@@ -69,6 +68,8 @@ MAX_CHECKPOINTS_A_TICK: Final = 8
 MAX_MAPPED_TAILS: Final = 256
 #: Free space is looked at again when this much was appended, besides at every tick.
 MEASURE_EVERY_BYTES: Final = 8 * 1024 * 1024
+#: Segments that retention takes at once: each is up to five renames, and others wait meanwhile.
+MAX_TAKEN_AT_ONCE: Final = 32
 #: A clean stop with more dirty logs than this syncs the file system instead of every file.
 _MAX_SINGLE_SYNCS: Final = 32
 
@@ -94,11 +95,11 @@ class OfflinePartition(NamedTuple):
 
 
 class RetentionStep(NamedTuple):
-    """One log's share of a retention pass. ``cold``: pull it in a thread, then go on."""
+    """One log's share of a retention pass. ``wait``: call it in a thread, then go on."""
 
     log: Log
     outcome: RetentionOutcome | None
-    cold: ColdRead | None
+    wait: Callable[[], None] | None
 
 
 class _SyncDirectory:
@@ -485,9 +486,10 @@ class LogManager:
 
     def _log_starts(self, directory: LogDirectory, logs: list[Log]) -> Offsets:
         return self._kept(directory.log_starts) + [
-            (log.topic_partition, log.log_start_offset)
+            (log.topic_partition, start_offset)
             for log in logs
-            if log.log_start_offset > 0 and not log.is_deleted
+            if (start_offset := max(log.log_start_offset, log.condemned_offset)) > 0
+            and not log.is_deleted
         ]
 
     def _high_watermarks(self, directory: LogDirectory, logs: list[Log]) -> Offsets:
@@ -587,12 +589,10 @@ class LogManager:
             for entry in doomed:
                 if entry.log.is_deleted:
                     continue
-                if self._maybe_rename(directory, entry) and entry.is_due(now_ms):
+                if entry.is_due(now_ms):
                     files += entry.paths()
                 else:
                     directory.context.doomed.append(entry)
-            if not all(entry.is_renamed for entry in directory.context.doomed):
-                works.append(self._log_start_work(directory))
         directories = [path for due_ms, path in self._doomed_directories if due_ms <= now_ms]
         if files or directories:
             works.append(_RemoveFiles(self._fs, files, directories))
@@ -601,31 +601,20 @@ class LogManager:
             ]
         return works
 
-    def _maybe_rename(self, directory: LogDirectory, entry: DoomedSegments) -> bool:
-        """Rename what retention took, if the checkpoint has it; gives whether that is done."""
-        if not entry.is_renamed:
-            known = directory.durable_log_starts.get(entry.log.topic_partition, 0)
-            if known >= entry.start_offset:
-                try:
-                    entry.rename(self._fs)
-                except OSError as error:
-                    raise StorageError(directory.path, str(error)) from error
-        return entry.is_renamed
+    # Retention -------------------------------------------------------------------------------
+    #
+    # ``condemn`` some logs, run ``log_start_work`` once for all of them, then ``delete_condemned``
+    # of each. The topic may be deleted between two steps; that ends them.
 
-    def retention_pass(self) -> Iterator[RetentionStep]:
-        """Go over all logs, one a step, so that the caller can stop between them."""
-        for log in list(self.logs.values()):
-            yield from self.retention_of(log)
-
-    def retention_of(self, log: Log) -> Iterator[RetentionStep]:
-        """One log's share. The topic may be deleted between two steps; that ends them."""
+    def condemn(self, log: Log) -> Iterator[RetentionStep]:
+        """Choose what of a log is to go; an outcome tells what."""
         if log.is_deleted or log.swap is not None:
             return
         now_ms = self._clock.wall_ms()
         log.expire_producers(now_ms)
         try:
             while isinstance(rolled := log.roll_if_old(now_ms), ColdRead):
-                yield RetentionStep(log, None, rolled)
+                yield RetentionStep(log, None, rolled.pull)
                 if _is_given_up(log):
                     return
             if rolled is not None:
@@ -633,11 +622,26 @@ class LogManager:
         except DiskFullError:
             pass  # No room for a new segment: those that are sealed may go all the more.
         while not _is_given_up(log):
-            outcome = log.delete_old_segments(now_ms)
+            outcome = log.condemn(now_ms)
             if not isinstance(outcome, ColdRead):
                 yield RetentionStep(log, outcome, None)
                 return
-            yield RetentionStep(log, None, outcome)
+            yield RetentionStep(log, None, outcome.pull)
+
+    def delete_condemned(self, log: Log) -> Iterator[RetentionStep]:
+        """Take what was condemned; an outcome tells what went."""
+        while not _is_given_up(log):
+            starts = self.directories[log.log_dir].durable_log_starts
+            is_durable = starts.get(log.topic_partition, 0) >= log.condemned_offset
+            # A checkpoint that found no room must not keep a full disk full. Without it each
+            # segment's going is on disk before the next one goes, so that no loss of power leaves
+            # a gap.
+            doomed = log.delete_condemned(MAX_TAKEN_AT_ONCE if is_durable else 1)
+            if not doomed:
+                return
+            yield RetentionStep(log, RetentionOutcome(doomed, None), None)
+            if not is_durable:
+                yield RetentionStep(log, None, _SyncDirectory(self._fs, log.directory).run)
 
     # Space -----------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any, Final
@@ -288,3 +289,29 @@ def test_offsets_stay_when_half_of_a_topic_is_evicted(
     assert java_offsets(broker, topic) == (start, count)
     assert ConfluentKafka().write(broker.bootstrap, topic, [Message(b"next")]) == [count]
     assert sample(KafkaPython(), count).value == b"next"
+
+
+def test_a_start_that_was_told_is_still_there_after_kill_9(
+    start_odradek: Callable[..., OdradekBroker],
+) -> None:
+    """The broker dies the moment a client sees the new start, again and again."""
+    broker = start_odradek(FAST)
+    with Wire(broker.address) as wire:
+        topic = create_topic(wire, configs={"segment.bytes": str(1 << 20), "retention.bytes": "0"})
+    told = 0
+    for turn in range(3):
+        with Wire(broker.address) as wire:
+            before = requests.start_offset(wire, topic)
+            for _ in range(4):
+                requests.produce_values(wire, topic, [os.urandom(600_000)])
+            processes.wait_until(
+                lambda w=wire, b=before: requests.start_offset(w, topic) > b,  # type: ignore[misc]
+                WAIT_S,
+                f"retention, turn {turn}",
+                every=0.001,
+            )
+            told = requests.start_offset(wire, topic)
+            broker.kill9()
+        broker.start()
+        with Wire(broker.address) as wire:
+            assert requests.start_offset(wire, topic) >= told

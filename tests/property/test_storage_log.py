@@ -148,14 +148,13 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def retain(self) -> None:
         self.log.set_high_watermark(self.twin.end)
-        outcome = warm(lambda: self.log.delete_old_segments(NOW_MS))
+        outcome = warm(lambda: self.log.condemn(NOW_MS))
         assert isinstance(outcome, RetentionOutcome)
         if outcome.flush is not None:
             outcome.flush.run()
             self.log.on_flushed(outcome.flush, None)
+        assert self.log.delete_condemned(1000) == outcome.doomed
         self.twin.drop_below(self.log.segments.first.base_offset)
-        for doomed in self.log._context.doomed:
-            doomed.rename(self.fs)
         self.log._context.doomed.clear()
 
     @rule()

@@ -420,7 +420,8 @@ def test_what_was_found_long_ago_is_looked_up_again_before_it_is_sent(world: Han
     pending = sessionless(world, {0: 0}, min_bytes=10_000, max_wait=500)
     partition.log.roll(world.scheduler.now_ms)
     partition.delete_records(1)
-    partition.log.delete_old_segments(world.scheduler.now_ms)
+    partition.log.condemn(world.scheduler.now_ms)
+    partition.log.delete_condemned(1)
     for work in world.logs.tick(world.scheduler.now_ms + 60_000):
         work.run()
     world.scheduler.advance(500)

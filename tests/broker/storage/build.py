@@ -15,10 +15,11 @@ from broker.records.record import Record
 from broker.storage.append_info import AppendInfo
 from broker.storage.context import StorageContext
 from broker.storage.filesystem import FileSystem, RealFileSystem
-from broker.storage.log import Log
+from broker.storage.log import Log, RetentionOutcome
 from broker.storage.log_manager import LogManager
 from broker.storage.log_reader import LogRead
 from broker.storage.recovery import LoadRules, create_log, load_log
+from broker.storage.retention import Doomed
 
 TP = TopicPartition("orders", 0)
 NOW_MS = 1_700_000_000_000
@@ -72,6 +73,24 @@ def flush(log: Log) -> None:
     if work is not None:
         work.run()
         log.on_flushed(work, None)
+
+
+def retain(manager: LogManager, log: Log, now_ms: int = NOW_MS) -> list[Doomed]:
+    """As the server does it: choose, write the new start down, take."""
+    while not isinstance(outcome := log.condemn(now_ms), RetentionOutcome):
+        outcome.pull()
+    if outcome.flush is not None:
+        outcome.flush.run()
+        log.on_flushed(outcome.flush, None)
+    for work in manager.log_start_work():
+        work.run()
+    taken: list[Doomed] = []
+    for step in manager.delete_condemned(log):
+        if step.wait is not None:
+            step.wait()
+        if step.outcome is not None:
+            taken += step.outcome.doomed
+    return taken
 
 
 def read(log: Log, start_offset: int, max_bytes: int = 1 << 20, **options: Any) -> LogRead:

@@ -14,7 +14,7 @@ from broker.storage.cleaning.plan import CleanerLimits
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
 from broker.storage.segment_swap import SegmentSwap, SwapRefused
-from tests.broker.storage.build import FixedClock, open_manager
+from tests.broker.storage.build import FixedClock, open_manager, retain
 from tests.broker.storage.check import check_indexes, check_producers
 from tests.broker.storage.cleaning import (
     TP,
@@ -199,7 +199,7 @@ def test_a_swap_is_refused_when_retention_took_a_segment_meanwhile(tmp_path: Pat
 
     def delete_first(self: Log, *arguments: int) -> object:
         log.set_log_start_offset(end)
-        log.delete_old_segments(story.now_ms)
+        retain(manager, log, story.now_ms)
         return real(self, *arguments)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SwapRefused):

@@ -51,9 +51,8 @@ class Model:
     batches: list[tuple[int, bytes]] = field(default_factory=list)
     end: int = 0
     flushed: int = 0
+    #: By DeleteRecords, or as retention has told: no crash takes that back.
     start: int = 0
-    #: Below, retention has taken segments, though a crash may bring them back.
-    gone: int = 0
     #: Set while a call may have happened or not.
     cut_to: int | None = None
     is_being_deleted: bool = False
@@ -181,12 +180,17 @@ class Run:
         self.log.set_high_watermark(
             self.rng.randrange(self.log.log_start_offset, self.model.end + 1)
         )
-        for step in self.manager.retention_pass():
-            if step.cold is not None:
-                step.cold.pull()
+        for step in self.manager.condemn(self.log):
+            if step.wait is not None:
+                step.wait()
             elif step.outcome is not None and step.outcome.flush is not None:
                 self.finish(step.outcome.flush)
-        self.model.gone = self.log.log_start_offset
+        if self.rng.random() < 0.5:  # others have their turn
+            self.rng.choice((self.append, self.truncate, self.tick))()
+        for work in self.manager.log_start_work():
+            work.run()
+        for _ in self.manager.delete_condemned(self.log):
+            self.model.start = max(self.model.start, self.log.log_start_offset)
 
     def checkpoint(self) -> None:
         for work in self.manager.checkpoint_work():
@@ -267,7 +271,7 @@ class Run:
         if log is None or log.topic_id != model.topic_id:
             promised = model.end if is_kill else model.flushed
             assert model.is_being_deleted or not any(
-                model.gone < _end(base, data) <= promised for base, data in model.batches
+                model.start < _end(base, data) <= promised for base, data in model.batches
             )
             self.topics += 1
             self.model = Model(uuid.UUID(int=self.topics))

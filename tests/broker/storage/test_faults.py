@@ -87,9 +87,14 @@ class Story:
 
     def retain(self) -> None:
         self.log.set_high_watermark(self.log.log_end_offset)
-        for step in self.manager.retention_pass():
+        for step in self.manager.condemn(self.log):
             if step.outcome is not None and step.outcome.flush is not None:
                 self.run_flush(step.outcome.flush)
+        for work in self.manager.log_start_work():
+            self.run(work)
+        for step in self.manager.delete_condemned(self.log):
+            if step.wait is not None:
+                step.wait()
 
     def steps(self) -> list[Callable[[], None]]:
         return (
