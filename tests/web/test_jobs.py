@@ -80,6 +80,58 @@ def nobody_else_retains(
     web.run_python(SWITCH, "on")
 
 
+#: Where in the chart's field, from 0 at its foot to 1 at its top, the second line's colour is.
+HEIGHT_OF_LIMIT = """
+chart => {
+  const canvas = chart.querySelector("canvas"), field = chart.querySelector(".u-over").getBoundingClientRect();
+  const whole = canvas.getBoundingClientRect(), scale = canvas.width / whole.width;
+  const left = Math.round((field.left - whole.left) * scale), top = Math.round((field.top - whole.top) * scale);
+  const width = Math.round(field.width * scale), height = Math.round(field.height * scale);
+  const { data } = canvas.getContext("2d").getImageData(left, top, width, height);
+  const rows = [];
+  for (let y = 0; y < height; y++) {
+    let count = 0;
+    for (let x = 0; x < width; x++) {
+      const at = 4 * (y * width + x);
+      if (data[at] === 0xa8 && data[at + 1] === 0x48 && data[at + 2] === 0x0f) count++;
+    }
+    if (count > width / 3) rows.push(y + 0.5);
+  }
+  return rows.length ? 1 - rows.reduce((sum, y) => sum + y, 0) / rows.length / height : null;
+}
+"""
+
+
+def test_the_chart_of_a_topic_s_size_has_its_limit_drawn_in(
+    visit: Callable[..., Visitor], web: WebProcess, shared_odradek: OdradekBroker
+) -> None:
+    name, kept = "limited", 3_000_000
+    gateway = Gateway(web.environment["ODRADEK_CLUSTER"])
+    gateway.create_topics(
+        [name],
+        partitions=2,
+        replication_factor=1,
+        configs={"retention.bytes": str(kept // 2), "segment.bytes": str(10 * kept)},
+    )
+    page = visit("vera").page
+    page.goto(f"retention/{name}/")
+    expect(page.get_by_text("of 2.86 MiB that retention.bytes lets its partitions")).to_be_visible()
+    chart = page.locator(".chart")
+    # In words, for whom the line is not visible.
+    expect(chart.locator(".chart-key", has_text="limit")).to_contain_text("2.86 MiB")
+    chart.get_by_text("Figures").click()
+    table = chart.get_by_role("table")
+    expect(table.get_by_role("columnheader")).to_have_text(["Time", "size", "limit"])
+    expect(table.get_by_role("row").nth(1).get_by_role("cell").last).to_have_text("2.86 MiB")
+    chart.locator(".chart-canvas").press("ArrowLeft")
+    expect(chart.locator(".chart-reading")).to_contain_text("limit 2.86 MiB")
+    # And at its height: the field ends 8 % above what is highest, which here it is.
+    height = chart.evaluate(HEIGHT_OF_LIMIT)
+    assert height is not None
+    assert height == pytest.approx(1 / 1.08, abs=0.02)
+    screenshot(page, "retention-limit")
+
+
 @pytest.mark.usefixtures("nobody_else_retains")
 def test_retention_is_rehearsed_run_and_told(
     visit: Callable[..., Visitor], topic: str, web: WebProcess

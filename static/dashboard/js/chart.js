@@ -74,7 +74,8 @@ function mean(values, last, count) {
 
 /** Without the time before anything was measured, where that would be most of the chart. */
 function trimmed({ times, series }) {
-  const first = times.findIndex((_, i) => series.some((one) => one.values[i] !== null));
+  const measured = series.filter((one) => one.name !== "limit");
+  const first = times.findIndex((_, i) => measured.some((one) => one.values[i] !== null));
   const start = first - Math.ceil((times.length - first) / 8);
   if (first < times.length / 2 || start <= 0) return { times, series };
   return { times: times.slice(start), series: series.map((one) => ({ ...one, values: one.values.slice(start) })) };
