@@ -39,7 +39,8 @@ def spark_home() -> Path | None:
     "--from",
     "source",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Take the files from this directory rather than from the network.",
+    help="Take the files from this directory, or all of it from one that another machine has "
+    "prepared, rather than from the network.",
 )
 @pass_session
 def prepare(session: Session, data: Path, source: Path | None) -> int:

@@ -87,6 +87,9 @@ def prepare(home: SparkHome, source: Path | None, progress: Progress) -> None:
         if shutil.disk_usage(home.directory).free < NEEDED_BYTES:
             raise PrepareError(f"{home.directory} needs {NEEDED_BYTES // 10**6} MB of free space")
         shutil.rmtree(home.lib, ignore_errors=True)
+        if source is not None and SparkHome(source).is_prepared:
+            _copy(SparkHome(source), home, progress)
+            return
         for item in items():
             if item.path and not home.lib.exists():
                 _unpack_all(home, downloads, progress)
@@ -96,6 +99,34 @@ def prepare(home: SparkHome, source: Path | None, progress: Progress) -> None:
         shutil.rmtree(downloads, ignore_errors=True)
     except OSError as error:
         raise PrepareError(f"{error.filename or home.directory}: {error.strerror}") from None
+
+
+def _copy(source: SparkHome, home: SparkHome, progress: Progress) -> None:
+    """What another machine has prepared by the same lock. The jars are held against their hashes;
+    of Spark itself the lock knows the archive alone, so it is taken as it is."""
+    jars = [item for item in items() if item.path]
+    for item in jars:
+        _check(source.jars / item.name, item, str(source.jars / item.name))
+    making = home.directory / "lib.making"
+    shutil.rmtree(making, ignore_errors=True)
+    progress(f"copying {source.directory}", 0, 0)
+    shutil.copytree(source.lib, making)
+    making.rename(home.lib)
+    shutil.rmtree(home.jars, ignore_errors=True)
+    home.jars.mkdir()
+    for item in jars:
+        shutil.copyfile(source.jars / item.name, home.jars / item.name)
+    (home.directory / PREPARED).write_text(json.dumps(lock()))
+    shutil.rmtree(home.directory / "downloads", ignore_errors=True)
+
+
+def _check(path: Path, item: Item, called: str) -> None:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(PIECE_BYTES):
+            digest.update(piece)
+    if digest.hexdigest() != item.sha256:
+        raise PrepareError(f"{called} is not the file that the lock names: its hash differs")
 
 
 def _obtain(
@@ -108,16 +139,11 @@ def _obtain(
         _take(item, source, partial, progress)
     else:
         _download(item, home, partial, progress)
-    digest = hashlib.sha256()
-    with partial.open("rb") as file:
-        while piece := file.read(PIECE_BYTES):
-            digest.update(piece)
-    if digest.hexdigest() != item.sha256:
+    try:
+        _check(partial, item, f"{source}/{item.name}" if source is not None else item.name)
+    except PrepareError:
         partial.unlink()
-        where = f"{source}/" if source is not None else ""
-        raise PrepareError(
-            f"{where}{item.name} is not the file that the lock names: its hash differs"
-        )
+        raise
     partial.rename(target)
 
 

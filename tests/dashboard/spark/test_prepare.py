@@ -5,6 +5,8 @@ import io
 import json
 import os
 import re
+import subprocess
+import sys
 import tarfile
 import threading
 import zipfile
@@ -18,6 +20,7 @@ import pytest
 from dashboard.spark import home, prepare
 from dashboard.spark.home import SparkHome
 from dashboard.spark.prepare import PrepareError
+from tests.support import spark as spark_for_tests
 
 
 def archive(**more: bytes) -> bytes:
@@ -51,11 +54,11 @@ JAR = bytes(range(256)) * 40
 
 
 class Server:
-    """A package index and a Maven repository; ``cut_at``: the next answer of a jar ends there."""
+    """A package index and a Maven repository; ``cuts``: the next answers of a jar end there."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
-        self.cut_at: int | None = None
+        self.cuts: list[int] = []
         self.ranges: list[str] = []
         outer = self
 
@@ -78,8 +81,8 @@ class Server:
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
-                if outer.cut_at is not None and self.path.endswith(".jar"):
-                    data, outer.cut_at = data[: outer.cut_at], None
+                if outer.cuts and self.path.endswith(".jar"):
+                    data = data[: outer.cuts.pop(0)]
                     self.close_connection = True
                 self.wfile.write(data)
 
@@ -149,9 +152,19 @@ def test_files_are_where_an_installation_puts_them(server: Server, tmp_path: Pat
 
 
 def test_a_download_that_was_cut_off_goes_on(server: Server, tmp_path: Path) -> None:
-    server.cut_at = 1000
+    server.cuts = [1000]
     prepare.prepare(SparkHome(tmp_path), None, ignore)
     assert server.ranges == ["kafka.jar bytes=1000-"]
+
+
+def test_what_gave_up_goes_on_when_it_is_run_again(server: Server, tmp_path: Path) -> None:
+    server.cuts = [1000, *[10] * (prepare.ATTEMPTS - 1)]
+    with pytest.raises(PrepareError, match="Run it again to go on from here"):
+        prepare.prepare(SparkHome(tmp_path), None, ignore)
+    server.ranges.clear()
+    prepare.prepare(SparkHome(tmp_path), None, ignore)
+    assert server.ranges == [f"kafka.jar bytes={1000 + 10 * (prepare.ATTEMPTS - 1)}-"]
+    assert Path(SparkHome(tmp_path).jar_paths()[0]).read_bytes() == JAR
 
 
 def test_a_file_that_is_not_the_locks_is_refused_and_fetched_anew(
@@ -210,6 +223,50 @@ def test_a_directory_stands_in_for_the_network(server: Server, tmp_path: Path) -
     (source / "below" / "kafka.jar").unlink()
     with pytest.raises(PrepareError, match=r"has no kafka\.jar"):
         prepare.prepare(SparkHome(tmp_path / "other"), source, ignore)
+
+
+def test_what_another_machine_has_prepared_is_taken_whole(server: Server, tmp_path: Path) -> None:
+    first, second = SparkHome(tmp_path / "first"), SparkHome(tmp_path / "second")
+    prepare.prepare(first, None, ignore)
+    server.files.clear()
+    prepare.prepare(second, first.directory, ignore)
+    assert second.is_prepared
+    assert (second.lib / "pyspark/bin/spark-submit").stat().st_mode & 0o111
+    assert [Path(path).read_bytes() for path in second.jar_paths()] == [JAR]
+    (first.jars / "kafka.jar").write_bytes(JAR[::-1])
+    third = SparkHome(tmp_path / "third")
+    with pytest.raises(PrepareError, match=r"first/jars/kafka\.jar .* its hash differs"):
+        prepare.prepare(third, first.directory, ignore)
+    assert not third.is_prepared
+
+
+@pytest.mark.slow
+def test_a_machine_without_a_network_is_prepared_from_another_one(tmp_path: Path) -> None:
+    """The real one: 460 MB, and what comes of it can be imported."""
+    source = spark_for_tests.require().directory
+    data = tmp_path / "data"
+    data.mkdir()
+    command = [sys.executable, "-m", "appliance", "spark"]
+    offline = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("ODRADEK_")},
+        "PIP_INDEX_URL": "http://127.0.0.1:9/", "ODRADEK_MAVEN": "http://127.0.0.1:9/",
+    }  # fmt: skip
+
+    def odradek(*words: str) -> str:
+        done = subprocess.run(
+            [*command, *words, "--data", str(data)], cwd=spark_for_tests.REPOSITORY, env=offline,
+            capture_output=True, text=True, timeout=300, check=True,
+        )  # fmt: skip
+        return done.stdout
+
+    odradek("prepare", "--from", str(source))
+    (told,) = json.loads(odradek("status", "--format", "json"))["data"]
+    assert told["is_ready"]
+    code = f"{odradek('env')}exec {sys.executable} -c 'import pyspark; print(pyspark.__version__)'"
+    done = subprocess.run(
+        ["sh", "-c", code], env=offline, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.strip() == told["spark"]
 
 
 def test_the_lock_names_the_version_that_pyproject_does() -> None:
