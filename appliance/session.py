@@ -67,6 +67,16 @@ class Session:
             self._gateway = gateway
         return self._gateway
 
+    @property
+    def names_cluster(self) -> bool:
+        """Whether the command line, or what it names, says which cluster is meant."""
+        return bool(
+            self.bootstrap
+            or self.profile
+            or self.command_config
+            or "bootstrap.servers" in self.properties
+        )
+
     def forget_gateway(self) -> None:
         """The next question connects anew."""
         self._gateway = None

@@ -16,7 +16,9 @@ from appliance.commands.spark import Progress, spark_home
 from appliance.failure import EXIT_OK, CommandError, ItemError
 from appliance.options import DURATION, command, data_option, pass_session
 from appliance.session import Session
+from dashboard.broker_api import BrokerApi
 from dashboard.cluster import KafkaFailure
+from dashboard.probe import join_address, reachable
 
 if TYPE_CHECKING:
     from dashboard.gateway import Gateway
@@ -58,9 +60,13 @@ def demo(
 
     Three of the topics show how data leaves: by time, by size, and by compaction.
 
+    It writes to the broker of the data directory, or to the cluster that -b names.
+
     Spark, which computes them, is downloaded first where Java is there; without it the events are
     written all the same, and what is left out is said.
     """
+    if not session.names_cluster:
+        session.bootstrap = _broker_of(data)
     gateway = session.gateway()
     _make_topics(gateway)
     stopping = threading.Event()
@@ -86,6 +92,20 @@ def demo(
         raise CommandError(f"events could not be written: {writer.failure}")
     session.note(f"{writer.count} events were written")
     return EXIT_OK
+
+
+def _broker_of(data: Path) -> str | None:
+    """Where the broker of this data directory listens; None when it does not run here."""
+    try:
+        node = BrokerApi(data).ask("node")
+    except OSError:
+        return None
+    if node is None:
+        return None
+    plain_first = sorted(
+        node["listeners"], key=lambda each: each["security_protocol"] != "PLAINTEXT"
+    )
+    return join_address(*reachable(plain_first[0]["host"], plain_first[0]["port"]))
 
 
 def _make_topics(gateway: Gateway) -> None:

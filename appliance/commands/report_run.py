@@ -12,12 +12,13 @@ from appliance import people, reports
 from appliance.commands.report_show import RUN_COLUMNS, result_table, run_row
 from appliance.failure import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandError
 from appliance.options import command, data_option, pass_session
-from appliance.output import Report, Table
+from appliance.output import Column, Report, Table, milliseconds
 from appliance.session import Session
 
 if TYPE_CHECKING:
     from dashboard.models import JobRun
 
+SCHEDULE_COLUMNS = (Column("report"), Column("schedule"), Column("next_run", "moment"))
 POLL_S = 0.5
 QUEUED_WORD_S = 15.0
 
@@ -88,7 +89,7 @@ def schedule(
 ) -> int:
     """Say when a report is computed; without an option, show when."""
     report = reports.find(data, name)
-    from dashboard.selectors.reports import schedule_in_words
+    from dashboard.selectors.reports import next_run, schedule_in_words
     from dashboard.services import reports as service
     from dashboard.services.schedules import ScheduleRefused
 
@@ -104,8 +105,10 @@ def schedule(
             service.set_schedule(actor=people.actor(), report=report)
     except ScheduleRefused as error:
         raise CommandError(str(error), code="REFUSED", exit_code=EXIT_USAGE) from None
-    session.note(f"{name}: {schedule_in_words(service.schedule_of(report))}")
-    return EXIT_OK
+    task = service.schedule_of(report)
+    words = schedule_in_words(task)
+    row = {"report": name, "schedule": words, "next_run": milliseconds(next_run(task))}
+    return session.emit(Report([Table(SCHEDULE_COLUMNS, [row])], text=f"{name}: {words}\n"))
 
 
 def _interval(text: str) -> tuple[int, str]:

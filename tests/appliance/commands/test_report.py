@@ -63,7 +63,7 @@ def test_runs_and_rows_are_shown_the_newest_first(data: Path) -> None:
 
 def test_a_schedule_is_set_told_in_words_and_taken_away(data: Path) -> None:
     def schedule(*options: str) -> str:
-        return run_odradek(data, "report", "schedule", "top", *options).ok().err
+        return run_odradek(data, "report", "schedule", "top", *options).ok().out
 
     assert schedule("--every", "6h").strip() == "top: every 6 hours"
     told = schedule("--cron", "30 2 * * *", "--zone", "Europe/Berlin")
@@ -76,6 +76,9 @@ def test_a_schedule_is_set_told_in_words_and_taken_away(data: Path) -> None:
     assert listed["top"]["next_run_ms"] is not None
     assert listed["top"]["last_state"] == "failed"
     assert listed["empty"]["last_state"] is None
+    (row,) = run_odradek(data, "report", "schedule", "top", "--format", "json").ok().data
+    assert row["schedule"] == "every day at 02:30 (Europe/Berlin)"
+    assert row["next_run_ms"] == listed["top"]["next_run_ms"]
     off = schedule("--off")
     assert schedule() == off
 
