@@ -122,6 +122,36 @@ def test_a_run_is_claimed_once(stage: Stage) -> None:
     assert runs.finish(run_id=run.pk, worker="a", state=STATE.OK)
 
 
+def test_a_run_that_is_delivered_again_while_it_goes_on_or_after_it_is_not_done_twice(
+    stage: Stage, perform: Perform
+) -> None:
+    """C160: a pass that takes long, whose message is given to the other worker meanwhile."""
+    run = queue("long", "orders")
+    first = perform(worker("a"), run)
+    assert stage.entered.acquire(timeout=30)
+    for _ in range(3):
+        worker("b").perform(run.pk)
+    assert (state(run), run.worker) == (STATE.RUNNING, "a")
+    stage.go.set()
+    first.join(30)
+    worker("b").perform(run.pk)
+    assert (state(run), run.result) == (STATE.OK, "done")
+    assert not stage.entered.acquire(blocking=False)
+
+
+def test_after_a_kill_it_is_lost_and_the_next_one_may_be_asked_for(stage: Stage) -> None:
+    """C160: nobody waits for a dead worker, and its run does not come to life again."""
+    run = queue("ok", "orders")
+    assert runs.claim(run_id=run.pk, worker="killed") is not None
+    JobRun.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+    assert runs.sweep().lost == 1
+    worker().perform(run.pk)
+    assert state(run) == STATE.LOST
+    again = queue("ok", "orders")
+    worker().perform(again.pk)
+    assert state(again) == STATE.OK
+
+
 def test_a_second_run_of_the_same_is_refused_until_the_first_is_over(stage: Stage) -> None:
     run = queue("ok", "x")
     with pytest.raises(jobs.AlreadyQueued):

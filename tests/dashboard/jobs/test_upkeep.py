@@ -200,6 +200,100 @@ def test_without_room_only_retention_is_asked_for_and_nothing_else_is_written(
         export.run(Context(request={"format": "csv"}))
 
 
+def test_samples_are_kept_only_while_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from types import SimpleNamespace
+
+    from broker.clock import SystemClock
+    from dashboard import collector
+    from dashboard.samples import Samples
+    from dashboard.snapshots import SnapshotShelf
+
+    shelf, file = SnapshotShelf(), tmp_path / "samples.db"
+    seen: Any = SimpleNamespace(taken_ms=SystemClock().wall_ms())
+    shelf.update(lambda _: seen)
+    nobody: Any = None
+    monkeypatch.setattr(collector, "series_of", lambda _: {"cluster.size": 1.0})
+    one = collector.Collector(nobody, shelf, SystemClock(), samples=Samples(file))
+    for free_bytes, is_kept in ((50 << 20, False), (1 << 40, True)):
+        found = Room(free_bytes, 200 << 20)
+        monkeypatch.setattr(room, "look", lambda found=found: found)
+        one._keep_history(seen, nobody)
+        assert file.exists() == is_kept
+
+
+@pytest.fixture
+def room_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is enough when a run begins, and not any more when it is next asked."""
+    looks = iter([Room(1 << 40, 200 << 20)])
+    monkeypatch.setattr(room, "look", lambda: next(looks, Room(50 << 20, 200 << 20)))
+
+
+class Endless:
+    """A child process, or Spark, that never comes to an end. ``ask`` names the file it writes."""
+
+    ended = 0
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def ask(self, request: Any) -> None:
+        Path(request.path).write_bytes(b"half")
+
+    def read(self, _: float) -> None:
+        return None
+
+    def end(self) -> None:
+        Endless.ended += 1
+
+    kill = end
+
+
+def test_an_export_that_runs_ends_when_room_gets_short_and_leaves_nothing(
+    room_for_once: None, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import asdict
+
+    from dashboard.scan.requests import ExportRequest, Range, Wanted
+    from dashboard.services import exports
+
+    settings.DATA_DIR = tmp_path
+    monkeypatch.setattr(export, "ScanChild", Endless)
+    monkeypatch.setattr(Endless, "ended", 0)
+    request = ExportRequest(
+        exports.cluster(), Range("orders"), Wanted(), exports.BOUNDS, "", "csv", 0
+    )
+    with pytest.raises(NoRoom):
+        export.run(Context(request=asdict(request)))
+    assert Endless.ended == 1
+    assert list((tmp_path / "exports").iterdir()) == []
+
+
+def test_a_report_does_not_begin_without_room_and_ends_when_it_gets_short(
+    room_for_once: None, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dashboard.jobs import report as job
+    from dashboard.models import Report
+    from dashboard.spark.home import SparkHome
+
+    settings.DATA_DIR = tmp_path
+    Report.objects.create(name="lag", kind="consumer-lag", topics="", parameters={}, format={})
+    monkeypatch.setattr(SparkHome, "missing", lambda self: None)
+    monkeypatch.setattr(job, "RENEW_MS", -1)
+    monkeypatch.setattr(job, "ReportProcess", Endless)
+    monkeypatch.setattr(Endless, "ended", 0)
+    context = Context()
+    context.target = "lag"
+    with pytest.raises(NoRoom):
+        job.run(context)
+    assert Endless.ended == 1
+    assert list((tmp_path / "reports" / "lag").iterdir()) == []
+    with pytest.raises(NoRoom):
+        job.run(context)
+    assert Endless.ended == 1
+
+
 def test_a_log_keeps_its_head_and_its_end(settings: Any, tmp_path: Path) -> None:
     from broker.clock import SystemClock
 
