@@ -6,7 +6,6 @@ Few kills by default; the long test is what the promise is held against, over fi
 import contextlib
 import os
 import random
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -18,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from appliance import child
-from tests.support import judge, processes
+from tests.support import processes
 from tests.support.kill_job import JOB
+from tests.support.redis import redis_server
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 QUEUE = """
@@ -115,18 +115,8 @@ class Site:
 
 @pytest.fixture
 def redis_url(tmp_path: Path) -> Iterator[str]:
-    program, port = judge.program("redis-server", "package redis-server"), judge.free_port()
-    log = tmp_path / "redis.txt"
-    with log.open("wb") as output:
-        server = subprocess.Popen(
-            [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(tmp_path)],
-            stdout=output, stderr=output,
-        )  # fmt: skip
-    try:
-        processes.wait_until(lambda: b"Ready to accept" in log.read_bytes(), 30, "redis")
-        yield f"redis://127.0.0.1:{port}/0"
-    finally:
-        processes.end(server, signal.SIGTERM, 20)
+    with redis_server(tmp_path) as url:
+        yield url
 
 
 def kill_again_and_again(site: Site, kills: int, runs: int, seed: int) -> None:
