@@ -1,15 +1,18 @@
-"""Is the cluster well, and if not, why: reasons from the newest snapshot, the gravest first."""
+"""Is the cluster well, and if not, why: reasons from the newest snapshot and from alerts that fire,
+the gravest first."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from django.urls import NoReverseMatch, reverse
 
 from dashboard.broker_api import NodeReport, is_beyond_loopback
 from dashboard.collecting.problems import MAX_TOLD, OFFLINE, UNDER_MIN_ISR, UNDER_REPLICATED
+from dashboard.models import Severity
+from dashboard.selectors.alerts import OpenRow
 from dashboard.snapshots import ClusterSnapshot
 from dashboard.templatetags.show import duration, number, size
 
@@ -35,12 +38,34 @@ class Health(NamedTuple):
     reasons: tuple[Reason, ...]
 
 
-def health_of(snapshot: ClusterSnapshot | None) -> Health:
-    if snapshot is None:
-        return Health(WARN, "Not known yet", ())
-    reasons = sorted(_reasons(snapshot), key=lambda reason: _GRAVITY[reason.level])
+def health_of(snapshot: ClusterSnapshot | None, firing: Sequence[OpenRow] = ()) -> Health:
+    found = [*_of_alerts(firing), *(_reasons(snapshot) if snapshot is not None else ())]
+    reasons = tuple(sorted(found, key=lambda reason: _GRAVITY[reason.level]))
     level = reasons[0].level if reasons else GOOD
-    return Health(level, WORDS[level], tuple(reasons))
+    if snapshot is None and level != BAD:
+        return Health(WARN, "Not known yet", reasons)
+    return Health(level, WORDS[level], reasons)
+
+
+def _of_alerts(firing: Sequence[OpenRow]) -> Iterator[Reason]:
+    """Of each severity how many, and the newest in words; what is for information is no reason."""
+    for severity, level in ((Severity.CRITICAL, BAD), (Severity.WARNING, WARN)):
+        found = [row for row in firing if row.alert.severity == severity]
+        if not found:
+            continue
+        alerts = "alert fires" if len(found) == 1 else "alerts fire"
+        silenced = sum(row.is_silenced for row in found)
+        quiet = (
+            "" if not silenced else ", silenced" if len(found) == 1 else f", {silenced} silenced"
+        )
+        newest = found[0].alert.text.rstrip(".")
+        others = f" and {number(len(found) - 1)} more" if len(found) > 1 else ""
+        yield Reason(
+            level,
+            f"{number(len(found))} {severity.label.lower()} {alerts}{quiet}: {newest}{others}.",
+            _url("alerts"),
+            "Alerts",
+        )
 
 
 def _reasons(snapshot: ClusterSnapshot) -> Iterator[Reason]:

@@ -11,7 +11,7 @@ from dashboard import clusters
 from dashboard.collecting.problems import OFFLINE, UNDER_MIN_ISR, UNDER_REPLICATED
 from dashboard.jobs import RETENTION
 from dashboard.models import JobMark, JobRun
-from dashboard.selectors import charts
+from dashboard.selectors import alerts, charts
 from dashboard.selectors.health import health_of, open_listeners, problem_counts
 from dashboard.snapshots import ClusterSnapshot, GroupState, TopicState
 
@@ -31,9 +31,11 @@ class Disk(NamedTuple):
 
 
 def context_of(snapshot: ClusterSnapshot | None, range_name: str) -> dict[str, Any]:
+    firing = alerts.firing()
     context: dict[str, Any] = {
         "snapshot": snapshot,
-        "health": health_of(snapshot),
+        "firing_alerts": firing,
+        "health": health_of(snapshot, firing),
         "open_listeners": open_listeners(snapshot, is_plain=clusters.gateway().is_plain),
         "runs": last_runs(),
         "marks": list(JobMark.objects.filter(job__in=MARKED, target="").order_by("job")),

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from dashboard.collecting.problems import MAX_TOLD, OFFLINE, UNDER_MIN_ISR, UNDER_REPLICATED
+from dashboard.selectors import alerts
 from dashboard.selectors.health import health_of, problem_counts
 from dashboard.snapshots import look_now
 from dashboard.views.parts import page_or_part
@@ -41,7 +42,11 @@ def problems(request: HttpRequest) -> HttpResponse:
         "kind": kind if kind in LABELS else "",
         "broker": broker,
         "kinds": [(key, label, counts.get(key, 0)) for key, label in LABELS.items()],
-        "others": [reason for reason in health_of(snapshot).reasons if reason.link != "Problems"],
+        "others": [
+            reason
+            for reason in health_of(snapshot, alerts.firing()).reasons
+            if reason.link != "Problems"
+        ],
         "is_cut": snapshot is not None and len(snapshot.problems) >= MAX_TOLD,
     }
     return page_or_part(request, "problems.html", "problems_live.html", context)
