@@ -71,6 +71,7 @@ class Collector:
         self._has_news = threading.Event()
 
     def start(self) -> None:
+        self._shelf.is_followed = True
         threading.Thread(target=self._run, name="collector", daemon=True).start()
         threading.Thread(target=self._run_slow_lane, name="collector-slow", daemon=True).start()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from threading import Event, Lock
+from threading import Condition, Event
 
 from broker.clock import SystemClock
 from dashboard.broker_api import NodeReport
@@ -17,6 +17,9 @@ from dashboard.groups import MemberView
 
 STALE_AFTER_MS = 15_000
 """A snapshot this old is called old on the page while somebody looks."""
+FRESH_WAIT_S = 1.5
+"""So long the first who looks after a pause waits for a new one: a tick is over by then, whatever
+brokers do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,36 +230,56 @@ class SnapshotShelf:
     WATCHED_FOR_MS = 30_000
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._changed = Condition()
         self._snapshot: ClusterSnapshot | None = None
         self._looked_ms: int | None = None
+        self._waited_for: dict[bool, int] = {}
+        """Times of what was waited for in vain: not waited for again, or each page would be that slow. By
+        whether its groups were meant."""
+        self.is_followed = False
+        """Whether a collector renews what lies here."""
         self.has_changed = False
         self.woken = Event()
         """The next tick shall come at once."""
 
     def put(self, snapshot: ClusterSnapshot) -> None:
-        with self._lock:
-            self._snapshot = snapshot
+        self.update(lambda _: snapshot)
 
-    def look(self, now_ms: int) -> ClusterSnapshot | None:
-        """None before the first tick. Somebody looks: the next ticks come sooner."""
-        with self._lock:
+    def look(
+        self, now_ms: int, *, wait_s: float = 0, needs_groups: bool = False
+    ) -> ClusterSnapshot | None:
+        """None before the first tick. Somebody looks: the next ticks come sooner.
+
+        An old snapshot is asked for anew and waited for, as long as ``wait_s`` and once: with
+        ``needs_groups`` until its groups are new, too.
+        """
+        with self._changed:
             self._looked_ms = now_ms
             snapshot = self._snapshot
-        if snapshot is None or (
-            snapshot.stale_since_ms is None and now_ms - snapshot.taken_ms > STALE_AFTER_MS
-        ):
+            if snapshot is not None and not _is_old(snapshot, now_ms, needs_groups):
+                return snapshot
             self.woken.set()
-        return snapshot
+            if snapshot is None or not self.is_followed:
+                return snapshot
+            oldest_ms = _oldest_ms(snapshot, needs_groups)
+            if self._waited_for.get(needs_groups) == oldest_ms:
+                return snapshot
+            came = self._changed.wait_for(
+                lambda: self._snapshot is None or not _is_old(self._snapshot, now_ms, needs_groups),
+                wait_s,
+            )
+            if not came:
+                self._waited_for[needs_groups] = oldest_ms
+            return self._snapshot
 
     def peek(self) -> ClusterSnapshot | None:
         """Without counting as somebody who looks."""
-        with self._lock:
+        with self._changed:
             return self._snapshot
 
     def amend(self, change: Callable[[ClusterSnapshot], ClusterSnapshot]) -> None:
         """What was just changed here is seen at once; the next tick tells everything anew."""
-        with self._lock:
+        with self._changed:
             if self._snapshot is not None:
                 self._snapshot = change(self._snapshot)
             self.has_changed = True
@@ -264,25 +287,40 @@ class SnapshotShelf:
 
     def update(self, change: Callable[[ClusterSnapshot | None], ClusterSnapshot]) -> None:
         """For the collector: a new snapshot made out of the one that lies here now."""
-        with self._lock:
+        with self._changed:
             self._snapshot = change(self._snapshot)
+            self._changed.notify_all()
 
     def take_changed(self) -> bool:
         """Whether something was changed here since this was asked last."""
-        with self._lock:
+        with self._changed:
             was, self.has_changed = self.has_changed, False
         return was
 
     def is_watched(self, now_ms: int) -> bool:
-        with self._lock:
+        with self._changed:
             looked_ms = self._looked_ms
         return looked_ms is not None and now_ms - looked_ms < self.WATCHED_FOR_MS
+
+
+def _is_old(snapshot: ClusterSnapshot, now_ms: int, needs_groups: bool) -> bool:
+    """What is marked as stale is not called old: the cluster was asked, and does not answer."""
+    return (
+        snapshot.stale_since_ms is None
+        and now_ms - _oldest_ms(snapshot, needs_groups) > STALE_AFTER_MS
+    )
+
+
+def _oldest_ms(snapshot: ClusterSnapshot, needs_groups: bool) -> int:
+    if not needs_groups:
+        return snapshot.taken_ms
+    return min(snapshot.taken_ms, snapshot.groups_taken_ms or 0)
 
 
 shelf = SnapshotShelf()
 """Of this process."""
 
 
-def look_now() -> ClusterSnapshot | None:
+def look_now(*, needs_groups: bool = False) -> ClusterSnapshot | None:
     """What a page shows: the newest snapshot of this process, looked at by somebody."""
-    return shelf.look(SystemClock().wall_ms())
+    return shelf.look(SystemClock().wall_ms(), wait_s=FRESH_WAIT_S, needs_groups=needs_groups)

@@ -134,7 +134,7 @@ def list_groups(  # type: ignore[no-untyped-def]
     state: str = "",
     status: str = "",
 ):
-    seen = snapshot()
+    seen = snapshot(needs_groups=True)
     wanted = GroupQuery(search, topic, state, status, sort.removeprefix("-"), sort.startswith("-"))
     found = chosen_groups(seen.groups, wanted)
     start = (page - 1) * limit
@@ -149,7 +149,7 @@ def list_groups(  # type: ignore[no-untyped-def]
 
 @router.get("/groups/detail", auth=may(Permission.SEE), response=responses(GroupDetailOut))
 def get_group(request: HttpRequest, group: GroupId):  # type: ignore[no-untyped-def]
-    found = snapshot().groups.get(group)
+    found = snapshot(needs_groups=True).groups.get(group)
     if found is None:
         raise NotFound(f"There is no group {group} in the newest snapshot.")
     partitions = [

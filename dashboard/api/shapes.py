@@ -63,12 +63,12 @@ def moment_of(name: str, at: dt.datetime | None) -> dict[str, Any]:
     return moment(name, None if at is None else times.to_ms(at))
 
 
-def time_parameter(name: str, text: str) -> int | None:
-    """A time in a query: RFC 3339 or milliseconds."""
+def time_parameter(name: str, text: str, where: str = "query") -> int | None:
+    """A time in a query, or a body: RFC 3339 or milliseconds."""
     try:
         return times.parse_time(text, dt.UTC)
     except ValueError as error:
-        raise Invalid(f"query.{name}", str(error)) from None
+        raise Invalid(f"{where}.{name}", str(error)) from None
 
 
 def one_page(
@@ -84,8 +84,8 @@ def one_page(
     }
 
 
-def snapshot() -> ClusterSnapshot:
-    found = look_now()
+def snapshot(*, needs_groups: bool = False) -> ClusterSnapshot:
+    found = look_now(needs_groups=needs_groups)
     if found is None or (found.failure is not None and not found.brokers and not found.topics):
         why = found.failure if found is not None else None
         raise KafkaFailure(

@@ -32,7 +32,7 @@ MAX_GROUP_LENGTH: Final = 32_767
 
 
 def group_list(request: HttpRequest) -> HttpResponse:
-    snapshot = look_now()
+    snapshot = look_now(needs_groups=True)
     query = selector.GroupQuery.of(request.GET)
     page = selector.page_of(snapshot.groups, query) if snapshot is not None else None
     context = {
@@ -51,7 +51,7 @@ def group_list(request: HttpRequest) -> HttpResponse:
 
 def group_csv(request: HttpRequest) -> HttpResponse:
     """What the list's filter shows, on all its pages."""
-    snapshot = look_now()
+    snapshot = look_now(needs_groups=True)
     groups = snapshot.groups if snapshot is not None else {}
     found = selector.chosen_groups(groups, selector.GroupQuery.of(request.GET))
     by_partition = request.GET.get("partitions") == "1"
