@@ -22,6 +22,7 @@ from dashboard.api import (
     alerts,
     cluster,
     errors,
+    exports,
     groups,
     jobs,
     people,
@@ -35,7 +36,8 @@ from dashboard.api.auth import Token, may
 from dashboard.permissions import Permission
 
 DESCRIPTION = """\
-Everything that the pages can do. Authenticate with a token (made under *API tokens* in the menu):
+What the pages can do with the cluster, its records, groups, alerts, jobs and people; only channels of
+alerts, and reports, are made on their pages. Authenticate with a token (made under *API tokens* in the menu):
 `Authorization: Bearer odk_…`. A browser's session works too; what changes something then needs
 `X-CSRFToken`.
 
@@ -97,6 +99,7 @@ def make() -> NinjaAPI:
         ("", cluster.router),
         ("", topics.router),
         ("", records.router),
+        ("", exports.router),
         ("", groups.router),
         ("", transactions.router),
         ("", alerts.router),

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from django.http import HttpRequest
 from ninja import Router, Schema
+from pydantic import Field
 
 from dashboard import clusters
-from dashboard.api.auth import may
+from dashboard.api.auth import actor_of, may
 from dashboard.api.errors import NotFound
-from dashboard.api.shapes import Int64, Taken, moment, responses, snapshot, taken
+from dashboard.api.shapes import Done, Int64, Taken, moment, responses, snapshot, taken
 from dashboard.cluster import ConfigView, KafkaFailure
 from dashboard.permissions import Permission
+from dashboard.selectors import alerts
+from dashboard.selectors.health import health_of
+from dashboard.services import brokers as service
 from dashboard.snapshots import BrokerState
 
 router = Router(tags=["Cluster"])
 
 
+class ReasonOut(Schema):
+    level: Literal["warn", "bad"]
+    text: str
+
+
 class ClusterOut(Taken):
+    """``health`` with its reasons is what the Overview says: of the cluster, and of firing alerts."""
+
+    health: Literal["good", "warn", "bad"]
+    reasons: list[ReasonOut]
     cluster_id: str | None
     controller_id: int | None
     brokers: int
@@ -55,13 +70,21 @@ class SettingOut(Schema):
     is_sensitive: bool
 
 
+class NewBrokerValue(Schema):
+    value: str = Field(max_length=10_000)
+    for_all: bool = Field(False, description="Of all brokers, instead of this one alone.")
+
+
 @router.get("/cluster", auth=may(Permission.SEE), response=responses(ClusterOut))
 def get_cluster(request: HttpRequest):  # type: ignore[no-untyped-def]
     """What there is, and how much of it is in trouble."""
     seen = snapshot()
     states = seen.topics.values()
+    health = health_of(seen, alerts.firing())
     return {
         **taken(seen),
+        "health": health.level,
+        "reasons": [{"level": each.level, "text": each.text} for each in health.reasons],
         "cluster_id": seen.cluster_id,
         "controller_id": seen.controller_id,
         "brokers": len(seen.brokers),
@@ -97,6 +120,54 @@ def list_broker_settings(request: HttpRequest, broker_id: int):  # type: ignore[
     if isinstance(found, KafkaFailure):
         raise found
     return [setting(view) for view in found]
+
+
+@router.put(
+    "/brokers/{int:broker_id}/settings/{key}",
+    auth=may(Permission.CHANGE_BROKERS),
+    response=responses(Done),
+)
+def set_broker_setting(  # type: ignore[no-untyped-def]
+    request: HttpRequest, broker_id: int, key: str, wanted: NewBrokerValue
+):
+    """A dynamic setting, of this broker or of all."""
+    _set(request, broker_id, key, wanted.value, for_all=wanted.for_all)
+    return {}
+
+
+@router.delete(
+    "/brokers/{int:broker_id}/settings/{key}",
+    auth=may(Permission.CHANGE_BROKERS),
+    response=responses(Done),
+)
+def reset_broker_setting(  # type: ignore[no-untyped-def]
+    request: HttpRequest, broker_id: int, key: str, for_all: bool = False
+):
+    """Take away what was set by hand: its file and defaults hold again."""
+    _set(request, broker_id, key, None, for_all=for_all)
+    return {}
+
+
+def _set(
+    request: HttpRequest, broker_id: int, key: str, value: str | None, *, for_all: bool
+) -> None:
+    name = str(_broker(broker_id).broker_id)
+    found = clusters.gateway().broker_configs([name])[name]
+    if isinstance(found, KafkaFailure):
+        raise found
+    view = next((view for view in found if view.name == key), None)
+    if view is None:
+        raise NotFound(f"Broker {broker_id} has no setting {key[:100]}.")
+    failure = service.set_setting(
+        actor=actor_of(request),
+        broker_id=broker_id,
+        key=key,
+        value=value,
+        for_all=for_all,
+        before=view.value,
+    )
+    if failure is not None:
+        raise failure
 
 
 def setting(view: ConfigView) -> dict[str, object]:

@@ -22,6 +22,7 @@ from dashboard.refusals import refusal_of
 from dashboard.scan_pool import Busy
 from dashboard.services.alerts import AlertRefused
 from dashboard.services.api_tokens import TokenRefused
+from dashboard.services.exports import TooMany
 from dashboard.services.groups import Refused
 from dashboard.services.jobs import AlreadyQueued
 from dashboard.services.reports import ReportRefused
@@ -193,6 +194,7 @@ _HANDLERS: dict[type[Exception], Any] = {
     ReportRefused: _with(409),
     ScheduleRefused: _with(409),
     TransactionRefused: _with(409),
+    TooMany: _with(409),
     Busy: _with(503),
     DataError: _of_data,
     OperationalError: _of_database,

@@ -135,7 +135,7 @@ def read_records(  # type: ignore[no-untyped-def]
         name,
         tuple(partition),
         start,
-        _start_value(start, offset, time, last),
+        start_value(start, offset, time, last),
         _cursor(cursor),
         way,
         since_ms,
@@ -244,15 +244,17 @@ def get_record_raw(  # type: ignore[no-untyped-def]
     return HttpResponse(found.read_bytes(), content_type="application/octet-stream")
 
 
-def _start_value(start: Start, offset: int | None, time: str, last: int | None) -> int:
+def start_value(
+    start: Start, offset: int | None, time: str, last: int | None, where: str = "query"
+) -> int:
     if start == "time":
-        found = time_parameter("time", time)
+        found = time_parameter("time", time, where)
         if found is None:
-            raise Invalid("query.time", "start=time needs a time.")
+            raise Invalid(f"{where}.time", "start=time needs a time.")
         return found
     value = {"offset": offset, "last": last}.get(start, 0)
     if value is None:
-        raise Invalid(f"query.{start}", f"start={start} needs {start}.")
+        raise Invalid(f"{where}.{start}", f"start={start} needs {start}.")
     return value
 
 

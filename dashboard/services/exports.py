@@ -5,13 +5,14 @@ from __future__ import annotations
 import secrets
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from dashboard.forms.messages import cluster
 from dashboard.jobs.export import BOUNDS, path_of
 from dashboard.models import JobRun, User
 from dashboard.permissions import Permission, may
-from dashboard.scan.requests import ExportRequest, Range, Wanted
+from dashboard.scan.requests import CheckRequest, ExportRequest, Range, Wanted, from_dict
+from dashboard.scan_pool import Busy, checker
 from dashboard.services import audit, jobs
 from dashboard.services.audit import Actor
 from dashboard.services.reading import record_once
@@ -27,8 +28,13 @@ class TooMany(Exception):
     """The text is for the person."""
 
 
+class BadFilter(ValueError):
+    """The text is for the person."""
+
+
 def start(*, actor: Actor, chosen: Range, wanted: Wanted, format_: Format) -> JobRun:
-    """The right to export is the view's to check. Raises TooMany."""
+    """The right to export is the view's to check. Raises TooMany, BadFilter."""
+    _check(wanted.expression, actor)
     unfinished = JobRun.objects.filter(
         job=JOB, requested_by=actor.user, state__in=JobRun.UNFINISHED
     ).count()
@@ -50,18 +56,45 @@ def start(*, actor: Actor, chosen: Range, wanted: Wanted, format_: Format) -> Jo
     return run
 
 
+def _check(expression: str, actor: Actor) -> None:
+    """Rather now than as the end of a run."""
+    if not expression.strip():
+        return
+    assert actor.user is not None
+    try:
+        tried = checker.ask(CheckRequest(expression), actor.user.pk)
+    except Busy:
+        return  # the run will tell
+    if tried.failure:
+        raise BadFilter(str(tried.failure.get("text", "This is no filter.")))
+
+
 def visible_to(user: User) -> list[JobRun]:
     """One's own; an admin sees all."""
     runs = JobRun.objects.filter(job=JOB).select_related("requested_by")
     if not may(user, Permission.MANAGE_PEOPLE):
         runs = runs.filter(requested_by=user)
-    return list(runs[:100])
+    return [run for run in runs[:100] if is_whole(run)]
+
+
+def is_whole(run: JobRun) -> bool:
+    """Whether its row says what it is an export of; one that this version cannot read does not."""
+    asked = run.parameters.get("request")
+    if not isinstance(asked, dict) or asked.get("format") not in get_args(Format):
+        return False
+    try:
+        from_dict({**asked, "cluster": {"bootstrap": ""}})
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return False
+    return True
 
 
 def find(user: User, run_id: int) -> JobRun | None:
     """None also for what somebody else's is, and for a topic that may be exported no longer."""
     run = JobRun.objects.filter(job=JOB, pk=run_id).first()
-    if run is None or not may(user, Permission.EXPORT_RECORDS, topic_of(run)):
+    if run is None or not is_whole(run):
+        return None
+    if not may(user, Permission.EXPORT_RECORDS, topic_of(run)):
         return None
     if run.requested_by_id != user.pk and not may(user, Permission.MANAGE_PEOPLE):
         return None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import cast, get_args
 
 from django.contrib import messages
+from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 from django.views.decorators.http import require_GET, require_POST, require_safe
@@ -18,6 +19,7 @@ from dashboard.services import exports
 from dashboard.services.audit import actor_of
 from dashboard.views.messages.browsing import person
 from dashboard.views.parts import page_or_part
+from dashboard.views.topics.frame import frame_of
 
 
 @require_GET
@@ -38,11 +40,14 @@ def listing(request: HttpRequest) -> HttpResponse:
 def create(request: HttpRequest, name: str) -> HttpResponse:
     """The page's own address says which records: its query stands in this one's."""
     check(request.user, Permission.EXPORT_RECORDS, name)
+    frame_of(request, name, "topic_messages")
     form = MessageForm(request.GET)
     format_ = request.POST.get("format", "ndjson")
-    if not form.is_valid() or format_ not in ("ndjson", "csv"):
-        messages.error(request, "The address of that page was changed: search again.")
-        return redirect("topic_messages", name)
+    if format_ not in get_args(exports.Format):
+        raise BadRequest(f"An export is one of {', '.join(get_args(exports.Format))}.")
+    if not form.is_valid():
+        said = "; ".join(f"{field}: {errors[0]}" for field, errors in form.errors.items())
+        raise BadRequest(f"The address says which records, and makes no sense: {said}.")
     try:
         exports.start(
             actor=actor_of(request),
@@ -52,6 +57,8 @@ def create(request: HttpRequest, name: str) -> HttpResponse:
         )
     except exports.TooMany as error:
         messages.error(request, f"{error}.")
+    except exports.BadFilter as error:
+        raise BadRequest(f"The filter is not understood: {error}") from None
     return redirect("exports")
 
 

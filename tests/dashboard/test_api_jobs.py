@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
@@ -153,3 +154,71 @@ def test_result_and_log_of_a_run(ask: Ask) -> None:
         200,
         {"log": "2026-01-15T11:30:00Z three went\n"},
     )
+
+
+EXPORT = {
+    "request": {
+        "range": {"topic": "t", "partitions": [], "cursor": None},
+        "wanted": {"expression": "", "in_key": "", "in_value": "", "in_header": ""},
+        "bounds": {"records": 1, "size_bytes": 1, "seconds": 1},
+        "path": "", "format": "csv", "max_file_bytes": 0, "kind": "export",
+    }
+}  # fmt: skip
+
+
+def test_an_export_is_listed_fetched_cancelled_and_deleted_by_its_owner(ask: Ask) -> None:
+    mine = run_of("viewer", "export")
+    JobRun.objects.filter(pk=mine.pk).update(parameters=EXPORT)
+
+    (listed,) = ask("viewer", "GET", "exports")[1]["exports"]
+    assert (listed["topic"], listed["format"], listed["has_file"]) == ("t", "csv", False)
+    assert ask("operator", "GET", "exports")[1] == {"exports": []}
+    assert ask("operator", "POST", f"exports/{mine.pk}/cancel")[0] == 404
+    status, refusal = ask("viewer", "GET", f"exports/{mine.pk}/file")
+    assert (status, refusal["error"]["message"]) == (
+        404, "This export has no file: it is queued.",
+    )  # fmt: skip
+    assert ask("viewer", "POST", f"exports/{mine.pk}/cancel")[0] == 200
+    assert ask("viewer", "GET", f"exports/{mine.pk}")[1]["state"] == "cancelled"
+    assert ask("viewer", "DELETE", f"exports/{mine.pk}/file")[0] == 200
+
+
+@pytest.mark.parametrize("parameters", [{}, {"request": {}}, {"request": {"format": "csv"}},
+                                        {"request": {**EXPORT["request"], "range": {}}}])  # fmt: skip
+def test_an_export_whose_row_does_not_say_of_what_is_not_there(
+    ask: Ask, client: Client, parameters: dict[str, Any]
+) -> None:
+    run = run_of("admin", "export", "ok")
+    JobRun.objects.filter(pk=run.pk).update(parameters=parameters)
+    client.force_login(User.objects.get(username="admin"))
+
+    assert ask("admin", "GET", "exports")[1] == {"exports": []}
+    for method, path in (("GET", ""), ("GET", "/file"), ("DELETE", "/file"), ("POST", "/cancel")):
+        assert ask("admin", method, f"exports/{run.pk}{path}")[0] == 404
+    assert client.get("/exports/").status_code == 200
+    assert client.get(f"/exports/{run.pk}/file/").status_code == 404
+    assert client.post(f"/exports/{run.pk}/cancel/").status_code == 404
+    assert client.post(f"/exports/{run.pk}/delete/").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ({"format": "xml"}, "body.wanted.format"),
+        ({"start": "offset"}, "body.offset"),
+        ({"start": "time"}, "body.time"),
+        ({"since": "yesterday"}, "body.since"),
+        ({"since": "2000", "until": "1000"}, "body.until"),
+        ({"partitions": [-1]}, "body.wanted.partitions.0"),
+        ({"filter": "value =="}, "body.filter"),
+    ],
+)
+def test_an_export_of_nothing_that_makes_sense_is_refused_with_the_place(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], where: str
+) -> None:
+    monkeypatch.setattr("dashboard.api.exports.topic_state", lambda name: None)
+
+    status, refusal = ask("viewer", "POST", "topics/t/exports", body)
+
+    assert (status, [one["where"] for one in refusal["error"]["details"]]) == (422, [where])
+    assert not JobRun.objects.exists()

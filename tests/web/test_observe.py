@@ -122,6 +122,23 @@ def test_a_dynamic_setting_is_changed_and_audited_by_an_admin_alone(
         assert client.get(f"brokers/1/settings/{key}").status_code == 403
         assert post(client, f"brokers/1/settings/{key}", {"value": "1"}).status_code == 403
         assert client.get("brokers/77/").status_code == 404
+    with web.client("ada") as client:
+        client.get("account/password/")
+        token = next(value for name, value in client.cookies.items() if name.endswith("_csrf"))
+        client.headers["X-CSRFToken"] = token
+        settings = "api/v1/brokers/1/settings"
+
+        def told() -> tuple[str, str]:
+            (found,) = (one for one in client.get(settings).json() if one["name"] == key)
+            return found["value"], found["source"]
+
+        usual = told()
+        answer = client.put(f"{settings}/{key}", json={"value": "17000", "for_all": True})
+        assert (answer.status_code, told()) == (200, ("17000", "DYNAMIC_DEFAULT_BROKER_CONFIG"))
+        assert client.put(f"{settings}/{key}", json={"value": "-7"}).status_code == 422
+        assert client.put(f"{settings}/no.such", json={"value": "1"}).status_code == 404
+        answer = client.delete(f"{settings}/{key}", params={"for_all": True})
+        assert (answer.status_code, told()) == (200, usual)
 
 
 def test_a_partition_under_its_minimum_is_a_problem(

@@ -146,6 +146,8 @@ OPERATIONS = {
     "GET /brokers": "viewer",
     "GET /brokers/{broker_id}": "viewer",
     "GET /brokers/{broker_id}/settings": "viewer",
+    "PUT /brokers/{broker_id}/settings/{key}": "admin",
+    "DELETE /brokers/{broker_id}/settings/{key}": "admin",
     "GET /topics": "viewer",
     "POST /topics": "operator",
     "GET /topics/{name}": "viewer",
@@ -159,6 +161,12 @@ OPERATIONS = {
     "POST /topics/{name}/records": "operator",
     "GET /topics/{name}/records/{partition}/{offset}": "viewer",
     "GET /topics/{name}/records/{partition}/{offset}/raw": "viewer",
+    "POST /topics/{name}/exports": "viewer",
+    "GET /exports": "viewer",
+    "GET /exports/{run_id}": "viewer",
+    "GET /exports/{run_id}/file": "viewer",
+    "DELETE /exports/{run_id}/file": "viewer",
+    "POST /exports/{run_id}/cancel": "viewer",
     "GET /groups": "viewer",
     "DELETE /groups": "operator",
     "GET /groups/detail": "viewer",
@@ -218,6 +226,7 @@ OF_RECORDS = {
     "record": "GET",
     "record_raw": "GET",
     "export_create": "POST",
+    "start_export": "POST",
     "read_records": "GET",
     "get_record": "GET",
     "get_record_raw": "GET",
@@ -423,7 +432,10 @@ def test_records_are_shown_of_the_topics_that_one_may_read(web: WebProcess) -> N
             path = addresses()[name]
             if path.startswith("api/"):
                 headers = {"Authorization": f"Bearer {token}"}
-                answer = httpx.request(method, f"{web.url}/{path}", headers=headers, timeout=30)
+                body = {} if method == "POST" else None
+                answer = httpx.request(
+                    method, f"{web.url}/{path}", headers=headers, json=body, timeout=30
+                )
             else:
                 answer = visit.ask(method, path)
             if answer.status_code != 403:
