@@ -22,6 +22,8 @@ class ScanView:
     """``new_rows``: those that the page has not got yet, in the order of the page."""
 
     scan: Scan
+    is_finished: bool
+    """As the rows were taken: a scan that ends while the page is made has more to show, and is asked again."""
     new_rows: list[dict[str, Any]]
     row_count: int
     is_reversed: bool
@@ -32,10 +34,6 @@ class ScanView:
     """Queries of the neighbouring pages; empty where there is nothing."""
     summary: str = ""
     per_mille: int = 0
-
-    @property
-    def is_finished(self) -> bool:
-        return self.scan.is_finished
 
 
 def view_of(
@@ -54,6 +52,7 @@ def view_of(
     links = _links(scan, parameters, is_backward) if is_finished else {}
     return ScanView(
         scan,
+        is_finished,
         new_rows,
         len(rows),
         is_reversed,

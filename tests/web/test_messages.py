@@ -224,6 +224,10 @@ def test_a_long_search_can_be_stopped_and_gone_on_with_and_holds_up_nobody(
     writer.send(20_000, b"[]", b"found at once")
     assert writer.flush(60) == 0
     page = visit("vera").page
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    clock = SystemClock()
+    began_ms = clock.monotonic_ms()
     page.goto(
         f"topics/{name}/messages/?seconds=60&filter={SLOW_FILTER.replace('+', '%2B')} %26%26 json == []"
     )
@@ -237,6 +241,9 @@ def test_a_long_search_can_be_stopped_and_gone_on_with_and_holds_up_nobody(
     stop.click()
 
     whole(page)
+    # C140: progress is told a few times a second, however fast records are looked at.
+    polls = sum(f"/topics/{name}/messages/" in url for url in asked)
+    assert polls <= 4 + 3 * (clock.monotonic_ms() - began_ms) / 1000
     expect(page.locator("#scan-status")).to_contain_text("Stopped.")
     expect(page.locator("#rows tr")).to_have_count(1)
     expect(page.locator("#rows")).to_contain_text("found at once")
@@ -272,6 +279,24 @@ def test_what_matches_is_exported_and_comes_by_a_plain_click(
     expect(page.locator("tbody tr", has_text=topic)).to_contain_text("file gone")
     actions = json.loads(web.run_python(AUDIT, topic))
     assert actions == ["records.export", "export.download", "export.delete"]
+
+
+def test_an_export_that_makes_no_sense_is_refused_with_the_reason(
+    topic: str, sign_in: SignIn
+) -> None:
+    client = sign_in("vera")
+    words = {
+        ("?start=offset&at=x", "csv"): (400, "at: a whole number is needed here"),
+        ("?since=2026-01-02&until=2026-01-01", "csv"): (400, "the range of times ends before"),
+        ("?filter=json.n+%3D%3D", "csv"): (400, "The filter is not understood"),
+        ("", "xml"): (400, "An export is one of ndjson, csv."),
+    }
+
+    for (query, format_), (status, said) in words.items():
+        page = post(client, f"/topics/{topic}/messages/~export/{query}", {"format": format_})
+        assert (page.status_code, said in page.text) == (status, True), query
+    page = post(client, "/topics/no-such-topic/messages/~export/", {"format": "csv"})
+    assert (page.status_code, "no topic no-such-topic" in page.text) == (404, True)
 
 
 def test_records_and_exports_are_for_those_who_may(
@@ -320,7 +345,7 @@ def test_an_empty_topic_and_a_future_time_are_told_at_once(
             path = text[at : text.index('"', at)].replace("&amp;", "&")
             while 'id="scan-stop"' in (text := client.get(path).text):
                 pass
-        assert said in text, query
+        assert said in text, f"{query}: {text[text.find('scan-status') :][:800]}"
 
 
 def test_a_search_is_saved_under_a_name_found_again_and_forgotten(visit: Visit, topic: str) -> None:
