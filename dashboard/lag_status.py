@@ -97,14 +97,21 @@ class Window:
 
     def trend(self) -> float | None:
         """Change of lag in records a second over the last minutes; None from one sample alone."""
-        samples = list(self)
-        if len(samples) < 2:
+        # Asked of every partition of every group at each tick: no samples are made of the numbers.
+        numbers = self._numbers
+        newest = len(numbers) - _FIELDS
+        if newest < _FIELDS:
             return None
-        newest = samples[-1]
-        since = [one for one in samples if newest.at_ms - one.at_ms <= TREND_SPAN_MS]
-        oldest = since[0] if len(since) > 1 else samples[-2]
-        span_ms = newest.at_ms - oldest.at_ms
-        return (newest.lag - oldest.lag) * 1000 / span_ms if span_ms > 0 else None
+        now_ms = numbers[newest]
+        oldest = newest - _FIELDS
+        while oldest and now_ms - numbers[oldest - _FIELDS] <= TREND_SPAN_MS:
+            oldest -= _FIELDS
+        span_ms = now_ms - numbers[oldest]
+        grown = self._lag_at(newest) - self._lag_at(oldest)
+        return grown * 1000 / span_ms if span_ms > 0 else None
+
+    def _lag_at(self, place: int) -> int:
+        return max(0, self._numbers[place + 2] - self._numbers[place + 1])
 
 
 class Verdict(NamedTuple):

@@ -145,7 +145,7 @@ def _groups(snapshot: ClusterSnapshot) -> Iterator[Metric]:
         for each in group.partitions:
             if each.lag is not None:
                 key = (group.group, each.topic)
-                lags[key] = lags.get(key, 0) + each.lag
+                lags[key] = lags.get(key, 0) + max(0, each.lag)
     ordered = sorted(lags.items(), key=lambda item: item[1], reverse=True)
     lag = GaugeMetricFamily(
         "kafka_consumergroup_lag", "Records to read.", labels=["consumergroup", "topic"]

@@ -110,9 +110,11 @@ class GroupMemory:
         with self._lock:
             for state in states:
                 for one in state.partitions:
-                    key = TopicPartition(one.topic, one.partition)
                     urgency = _urgency(one)
-                    if urgency is None or self._probed.get(key) == one.committed_offset:
+                    if urgency is None:
+                        continue
+                    key = TopicPartition(one.topic, one.partition)
+                    if self._probed.get(key) == one.committed_offset:
                         continue
                     wanted.append((urgency, Probe(key, one.committed_offset or 0)))
         # One partition read by several groups: each offset in its turn.
@@ -177,7 +179,7 @@ class GroupMemory:
             status=worst(one.status for one in partitions),
             trend=sum(known_trends) if known_trends else None,
             members=look.members,
-            taken_ms=look.taken_ms,
+            taken_ms=look.taken_ms or None,
             stale_since_ms=look.stale_since_ms,
             failure=look.failure,
         )

@@ -44,8 +44,9 @@ REST_S: Final = 0.01
 """And at least as long as the piece took."""
 VACANT_PAUSE_MS: Final = 60_000
 PROBES_PER_TICK: Final = 16
-BUILDS_AT_ONCE: Final = 200
-"""So many states are made before other threads get their turn."""
+BUILDS_AT_ONCE: Final = 50
+"""So many states are made, some milliseconds, before who waits for a page gets the interpreter."""
+BUILD_REST_S: Final = 0.005
 
 Facts = Mapping[str, GroupFacts]
 
@@ -72,8 +73,8 @@ def collect_groups(
     looks = [_look(one, facts.get(name), before.get(name), now_ms, failures)
              for name, one in listed.items()]  # fmt: skip
     looks += [
-        replace(_carried(state), stale_since_ms=state.stale_since_ms or now_ms,
-                failure=_failure_of(state.coordinator, failures))
+        _carried(state, state.state, state.coordinator, state.stale_since_ms or now_ms,
+                 _failure_of(state.coordinator, failures))
         for name, state in before.items()
         if name not in listed and _is_unheard(state.coordinator, failures)
     ]  # fmt: skip
@@ -176,12 +177,12 @@ def _look(
         failure = str(told)
     elif _is_unheard(listed.coordinator, failures):
         failure = _failure_of(listed.coordinator, failures)
-    kept = _carried(known) if known is not None else _unknown(listed)
-    kept = replace(kept, state=listed.state or kept.state, coordinator=listed.coordinator)
-    if failure is None:
-        return replace(kept, stale_since_ms=None, failure=None)
-    since_ms = known.stale_since_ms if known is not None else None
-    return replace(kept, stale_since_ms=since_ms or now_ms, failure=failure)
+    since_ms = None
+    if failure is not None:
+        since_ms = (known.stale_since_ms if known is not None else None) or now_ms
+    if known is None:
+        return replace(_unknown(listed), stale_since_ms=since_ms, failure=failure)
+    return _carried(known, listed.state or known.state, listed.coordinator, since_ms, failure)
 
 
 def look_of(
@@ -212,13 +213,19 @@ def look_of(
     )
 
 
-def _carried(state: GroupState) -> GroupLook:
-    """What was known at the last tick."""
+def _carried(
+    state: GroupState,
+    state_name: str,
+    coordinator: int | None,
+    stale_since_ms: int | None,
+    failure: str | None,
+) -> GroupLook:
+    """What was known at the last tick, and what the listing tells now."""
     return GroupLook(
         state.group,
-        state.state,
+        state_name,
         state.group_type,
-        state.coordinator,
+        coordinator,
         state.assignor,
         state.members,
         {
@@ -227,8 +234,8 @@ def _carried(state: GroupState) -> GroupLook:
             if one.committed_offset is not None
         },
         state.taken_ms or 0,
-        state.stale_since_ms,
-        state.failure,
+        stale_since_ms,
+        failure,
     )
 
 
@@ -264,10 +271,9 @@ def _states(
     for place, look in enumerate(looks):
         is_vacant = look.state == VACANT and look.stale_since_ms is None
         is_new = look.taken_ms == now_ms or is_vacant
-        state = remembered.state_of(look, ends, now_ms, is_new=is_new)
-        groups[look.group] = replace(state, taken_ms=look.taken_ms or None)
-        if place % BUILDS_AT_ONCE == 0:
-            time.sleep(0)
+        groups[look.group] = remembered.state_of(look, ends, now_ms, is_new=is_new)
+        if place % BUILDS_AT_ONCE == BUILDS_AT_ONCE - 1:
+            time.sleep(BUILD_REST_S)
     remembered.keep_groups(groups)
     return groups
 

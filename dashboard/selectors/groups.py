@@ -5,6 +5,7 @@ Pure reading of a snapshot; a page costs what it shows plus one pass over the gr
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -69,14 +70,6 @@ class GroupQuery:
     def is_filtered(self) -> bool:
         return bool(self.text or self.topic or self.state or self.status)
 
-    def matches(self, group: GroupState) -> bool:
-        return (
-            (not self.text or self.text.casefold() in group.group.casefold())
-            and (not self.topic or self.topic in group.topics)
-            and (not self.state or group.state == self.state)
-            and (not self.status or (group.status or "unknown") == self.status)
-        )
-
 
 class LagTime(NamedTuple):
     """``text`` for the cell, ``title`` says how exact it is."""
@@ -122,32 +115,82 @@ class GroupPage:
         return self.page + 1
 
 
-def chosen_groups(groups: Mapping[str, GroupState], query: GroupQuery) -> list[GroupState]:
+class GroupBoard:
+    """All groups of one snapshot, in every order that was asked for so far: with ten thousand of them
+    a page costs a filter and the rows that it shows, not their sorting."""
+
+    def __init__(self, groups: Mapping[str, GroupState]) -> None:
+        self.groups = groups
+        counts: dict[str, int] = {}
+        states: set[str] = set()
+        for one in groups.values():
+            name = one.status or "unknown"
+            counts[name] = counts.get(name, 0) + 1
+            if one.state:
+                states.add(one.state)
+        self.counts: Mapping[str, int] = counts
+        self.states = sorted(states)
+        self._orders: dict[tuple[str, bool], list[GroupState]] = {}
+
+    def chosen(self, query: GroupQuery) -> Sequence[GroupState]:
+        """Those that match, sorted; what is not known comes last in both directions."""
+        found = self._ordered(query.sort, is_descending=query.is_descending)
+        if query.status:
+            found = [one for one in found if (one.status or "unknown") == query.status]
+        if query.state:
+            found = [one for one in found if one.state == query.state]
+        if query.topic:
+            found = [one for one in found if query.topic in one.topics]
+        if query.text:
+            text = query.text.casefold()
+            found = [one for one in found if text in one.group.casefold()]
+        return found
+
+    def _ordered(self, sort: str, *, is_descending: bool) -> list[GroupState]:
+        found = self._orders.get((sort, is_descending))
+        if found is None:
+            # Two readers may both sort: they find the same.
+            known: list[GroupState] = []
+            unknown: list[GroupState] = []
+            key = SORTS[sort][1]
+            for one in self.groups.values():
+                (unknown if key(one) is None else known).append(one)
+            known.sort(key=key, reverse=is_descending)
+            found = self._orders[sort, is_descending] = known + unknown
+        return found
+
+
+_lock = threading.Lock()
+_board = GroupBoard({})
+
+
+def board_of(groups: Mapping[str, GroupState]) -> GroupBoard:
+    """Made once for all groups of a snapshot; only the newest is kept."""
+    global _board
+    with _lock:
+        if _board.groups is not groups:
+            _board = GroupBoard(groups)
+        return _board
+
+
+def chosen_groups(groups: Mapping[str, GroupState], query: GroupQuery) -> Sequence[GroupState]:
     """Those that match, sorted; what is not known comes last in both directions."""
-    found = [one for one in groups.values() if query.matches(one)]
-    key = SORTS[query.sort][1]
-    known = [one for one in found if key(one) is not None]
-    unknown = [one for one in found if key(one) is None]
-    known.sort(key=key, reverse=query.is_descending)
-    return known + unknown
+    return board_of(groups).chosen(query)
 
 
 def page_of(groups: Mapping[str, GroupState], query: GroupQuery) -> GroupPage:
-    found = chosen_groups(groups, query)
+    board = board_of(groups)
+    found = board.chosen(query)
     page_count = max(1, -(-len(found) // query.size))
     page = min(query.page, page_count)
-    counts: dict[str, int] = {}
-    for one in groups.values():
-        name = one.status or "unknown"
-        counts[name] = counts.get(name, 0) + 1
     return GroupPage(
         [row_of(one) for one in found[(page - 1) * query.size : page * query.size]],
         len(found),
         len(groups),
         page,
         page_count,
-        sorted({one.state for one in groups.values() if one.state}),
-        counts,
+        board.states,
+        board.counts,
     )
 
 
