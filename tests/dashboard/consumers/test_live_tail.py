@@ -267,3 +267,82 @@ async def test_a_socket_that_is_killed_leaves_no_reader_behind(session: str, top
     await asyncio.wait([socket.future])
 
     assert hub.feed_count == 0
+
+
+async def end(socket: Socket) -> None:
+    """As the server ends it when the browser's address is gone: it waits no longer than it has to."""
+    socket.future.cancel()
+    await asyncio.wait([socket.future])
+
+
+def assert_nothing_is_left() -> None:
+    hub, guard = live_tail._of_this_loop()
+    assert (hub.feed_count, len(hub._connections), len(guard._sockets)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("when", ["at connect", "at start"])
+async def test_a_tab_that_is_closed_while_the_database_is_slow_leaves_nothing(
+    session: str, topic: str, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """C144"""
+    is_asked = asyncio.Event()
+
+    async def slow(_: Any) -> Any:
+        is_asked.set()
+        await asyncio.Event().wait()
+
+    socket = Socket(session)
+    if when == "at connect":
+        monkeypatch.setattr(live_tail, "users_of", slow)
+        await socket.send_input({"type": "websocket.connect"})
+    else:
+        assert await socket.opens()
+        await socket.start(topic)
+        await socket.frame()
+        monkeypatch.setattr(live_tail, "users_of", slow)
+        await socket.start(topic)
+    await asyncio.wait_for(is_asked.wait(), 20)
+    await end(socket)
+
+    assert_nothing_is_left()
+
+
+async def test_a_tab_that_is_closed_amid_a_flood_leaves_nothing(
+    session: str, topic: str, broker: OdradekBroker
+) -> None:
+    """C144"""
+    socket = Socket(session)
+    assert await socket.opens()
+    await socket.start(topic)
+    states: list[str] = []
+    while states != ["live"]:
+        states = [one["state"] for one in (await socket.frame()).get("topics") or ()]
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(3_000):
+        producer.produce(topic, str(number))
+    await asyncio.to_thread(producer.flush, 30)
+    while not (await socket.frame())["rows"]:
+        pass
+    await socket.disconnect()
+
+    assert_nothing_is_left()
+
+
+async def test_a_fault_of_ours_in_a_message_leaves_nothing(
+    session: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C144"""
+
+    def fail(_: Any) -> Any:
+        raise RuntimeError("a fault of ours")
+
+    socket = Socket(session)
+    assert await socket.opens()
+    await socket.start(topic)
+    await socket.frame()
+    monkeypatch.setattr(live_tail, "parse", fail)
+    await socket.send_input({"type": "websocket.receive", "text": "{}"})
+    await asyncio.wait([socket.future])
+
+    assert isinstance(socket.future.exception(), RuntimeError)
+    assert_nothing_is_left()
