@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: install bytecode compile run check fix test-install test test-compiled sim conformance bench docs clean
+.PHONY: install bytecode compile wheel run check fix test-install test test-compiled sim conformance bench docs clean
 
 install: $(STAMP)
 
@@ -33,6 +33,15 @@ bytecode: install
 # interpreted, which is slower and otherwise the same.
 compile: bytecode
 	$(BIN)/python -m broker.compiled.build
+
+# dist/odradek-*.whl, pages and static files in it: with the compiled hot path it fits this Python on this
+# kind of machine, with COMPILE=no any.
+wheel: bytecode
+	@[ "$(COMPILE)" = no ] || $(BIN)/python -m broker.compiled.build --if-possible
+	@rm -rf build
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	@rm -rf build
+	@ls dist/odradek-*.whl
 
 run: bytecode
 	@[ "$(COMPILE)" = no ] || $(BIN)/python -m broker.compiled.build --if-possible

@@ -27,9 +27,11 @@ def _floor_of(broker: Mapping[str, str]) -> int:
     return int(given if given.isdecimal() else BROKER_KEYS[_DISK_FLOOR].default or 0)
 
 
-# In a clone the pages lie beside the packages; an image keeps them with its environment.
-_clone = Path(__file__).resolve().parent.parent
-BASE_DIR = _clone if (_clone / "templates").is_dir() else Path(sys.prefix) / "share" / "odradek"
+# In a clone the pages lie beside the packages; a wheel has them within; an image may keep them with
+# its environment.
+_appliance = Path(__file__).resolve().parent
+_places = (_appliance.parent, _appliance / "share", Path(sys.prefix) / "share" / "odradek")
+BASE_DIR = next((place for place in _places if (place / "templates").is_dir()), _places[-1])
 DATA_DIR = CONFIG.data.absolute()
 ODRADEK_VERSION = VERSION
 ODRADEK_CLUSTER = CONFIG.cluster

@@ -12,17 +12,30 @@ import appliance
 from appliance import cli, options
 from appliance.commands import cluster, config, group, topic
 from appliance.session import Session
+from broker import compiled
 from tests.appliance.conftest import Odradek
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOBODY = "127.0.0.1:1"
 
 
-def test_the_version_is_that_of_the_project(odradek: Odradek) -> None:
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    assert project["version"] == appliance.VERSION
+def test_the_version_stands_in_one_place(odradek: Odradek) -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "broker.VERSION"}
     assert odradek("version").ok().out.startswith(f"odradek {appliance.VERSION} ")
-    assert odradek("version", "--format", "json").data[0]["odradek"] == appliance.VERSION
+
+
+def test_version_tells_how_it_was_built(odradek: Odradek) -> None:
+    told = odradek("version", "--format", "json").data[0]
+    assert told["odradek"] == appliance.VERSION
+    assert told["is_compiled"] is (compiled.why_not() is None)
+    done = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True
+    )
+    if done.returncode == 0:
+        assert told["commit"] == done.stdout[:12]
+        assert f"commit {told['commit']})" in odradek("version").ok().out
 
 
 def test_version_imports_neither_client_nor_event_loop() -> None:

@@ -1,0 +1,134 @@
+"""What is handed out: a wheel that works outside of the clone, a unit for systemd."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import urllib.request
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import appliance
+from tests.support import judge, processes, wire
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+UNIT = REPOSITORY / "packaging" / "odradek.service"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made from a copy, so that nothing appears in the clone."""
+    work = tmp_path_factory.mktemp("wheel")
+    sources = work / "sources"
+    for name in ("appliance", "broker", "dashboard", "spark_tasks", "templates", "static"):
+        shutil.copytree(
+            REPOSITORY / name, sources / name, ignore=shutil.ignore_patterns("__pycache__", "build")
+        )
+    for name in ("pyproject.toml", "setup.py", "README.md"):
+        shutil.copy(REPOSITORY / name, sources)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps",
+         "--no-build-isolation", "--no-index", "--wheel-dir", work / "dist", sources],
+        check=True, cwd=work,
+    )  # fmt: skip
+    (made,) = (work / "dist").glob("odradek-*.whl")
+    return made
+
+
+@pytest.mark.slow
+def test_the_wheel_carries_version_and_pages(wheel: Path) -> None:
+    assert wheel.name == f"odradek-{appliance.VERSION}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    for directory in ("templates", "static"):
+        for path in (REPOSITORY / directory).rglob("*"):
+            if path.is_file():
+                assert f"appliance/share/{path.relative_to(REPOSITORY)}" in names
+    assert "dashboard/spark/lock.json" in names
+    assert not [name for name in names if name.startswith("tests/")]
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_serves_broker_and_dashboard(wheel: Path, tmp_path: Path) -> None:
+    installed = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", installed], check=True)
+    packages = Path(
+        sysconfig.get_path("purelib", "venv", {"base": str(installed), "platbase": str(installed)})
+    )
+    # The dependencies are the clone's; its own packages, which lead back to the clone, stay out.
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if "odradek" not in path.name.lower() and path.suffix != ".pth":
+            (shared / path.name).symlink_to(path)
+    (packages / "shared.pth").write_text(f"{shared}\n")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--python", installed / "bin" / "python", "install", "--quiet",
+         "--disable-pip-version-check", "--no-deps", "--no-index", wheel],
+        check=True, cwd=tmp_path,
+    )  # fmt: skip
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("ODRADEK_", "PYTHON", "DJANGO_", "DATABASE_"))
+    }
+    command = str(installed / "bin" / "odradek")
+    told = subprocess.run(
+        [command, "version"],
+        env=environment, cwd=tmp_path, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert told.stdout.startswith(f"odradek {appliance.VERSION} (python")
+    place = subprocess.run(
+        [installed / "bin" / "python", "-c", "import appliance; print(appliance.__file__)"],
+        env=environment, cwd=tmp_path, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert Path(place.stdout).is_relative_to(installed)
+    assert "commit" not in told.stdout  # the sources were a copy, not a clone
+    kafka, web = judge.free_port(), judge.free_port()
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [command, "serve", "--data", tmp_path / "data", "--listen", f"127.0.0.1:{kafka}",
+             "--web", f"127.0.0.1:{web}"],
+            env=environment | {"ODRADEK_BROKER_METRICS": ""}, cwd=tmp_path,
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+        )  # fmt: skip
+    try:
+        processes.wait_until(
+            lambda: process.poll() is not None or "is ready" in log.read_text(), 180, "the start"
+        )
+        assert process.poll() is None, log.read_text()
+        assert wire.answers(("127.0.0.1", kafka))
+        with urllib.request.urlopen(f"http://127.0.0.1:{web}/login/") as page:
+            content = page.read().decode()
+        style = next(
+            piece for piece in content.split('"') if piece.endswith("css") and "/static/" in piece
+        )
+        with urllib.request.urlopen(f"http://127.0.0.1:{web}{style}") as answer:
+            assert answer.read() == (REPOSITORY / "static" / style.split("/", 3)[3]).read_bytes()
+    finally:
+        assert processes.end(process, signal.SIGTERM, 90) == 0
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    """Only the program's path is another one: systemd looks whether it is there."""
+    unit = tmp_path / "odradek.service"
+    unit.write_text(UNIT.read_text().replace("/opt/odradek/bin/odradek", sys.executable))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", unit],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "odradek.service" not in done.stderr
+
+
+def test_the_unit_stops_in_order_and_is_nobody_special() -> None:
+    lines = UNIT.read_text().splitlines()
+    for line in ("KillMode=mixed", "User=odradek", "NoNewPrivileges=yes", "LimitNOFILE=1048576"):
+        assert line in lines
