@@ -80,7 +80,7 @@ class ReportRunOut(RunOut):
     may_change_when_repeated: bool
 
 
-class RunsOut(Schema):
+class ReportRunsOut(Schema):
     page: int
     has_next: bool
     runs: list[RunOut]
@@ -144,7 +144,7 @@ def forget_report_position(request: HttpRequest, name: str):  # type: ignore[no-
     return {}
 
 
-@router.get("/reports/{name}/runs", auth=may(Permission.SEE), response=responses(RunsOut))
+@router.get("/reports/{name}/runs", auth=may(Permission.SEE), response=responses(ReportRunsOut))
 def list_report_runs(request: HttpRequest, name: str, limit: Limit, page: PageNumber):  # type: ignore[no-untyped-def]
     """Newest first."""
     found = selector.runs_of(_report(request, name))

@@ -18,10 +18,10 @@ from dashboard.services import transactions as service
 from dashboard.transactions import OpenTransaction
 
 router = Router(tags=["Transactions"])
-Number = Annotated[int, Field(ge=0, lt=1 << 63, json_schema_extra={"format": "int64"})]
+Number = Annotated[int, Field(ge=0, le=2**63 - 1, json_schema_extra={"format": "int64"})]
 
 
-class PartitionOut(Schema):
+class TransactionPartitionOut(Schema):
     topic: str
     partition: int
 
@@ -39,10 +39,10 @@ class TransactionOut(Schema):
     duration_ms: Int64 | None
     coordinator: int
     status: str
-    partitions: list[PartitionOut]
+    partitions: list[TransactionPartitionOut]
 
 
-class HangingOut(PartitionOut):
+class HangingOut(TransactionPartitionOut):
     """Open on a partition, though no coordinator knows of it: read_committed consumers wait there."""
 
     producer_id: Int64

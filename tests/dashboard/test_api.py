@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.utils import timezone
+from ninja import Schema
 
 from dashboard.api.app import api
 from dashboard.bad_tokens import LIMIT, MAX_ADDRESSES, WINDOW_MS, BadTokens
@@ -214,6 +215,20 @@ def test_the_schema_documents_every_refusal_and_both_ways_in() -> None:
         assert operation["security"] == [{"Token": []}, {"Session": []}]
         refusals = [code for code in operation["responses"] if int(code) >= 400]
         assert len(refusals) == 10, operation["operationId"]
+
+
+def test_no_two_shapes_share_a_name() -> None:
+    """The document has one of each name: the other would be told of wrongly."""
+    names: dict[str, set[type]] = {}
+
+    def walk(shape: type) -> None:
+        for one in shape.__subclasses__():
+            if one.__module__.startswith("dashboard.api."):
+                names.setdefault(one.__name__, set()).add(one)
+            walk(one)
+
+    walk(Schema)
+    assert {name: found for name, found in names.items() if len(found) > 1} == {}
 
 
 def test_who_tries_many_tokens_is_told_to_stop_and_written_down_once(
