@@ -172,6 +172,103 @@ def test_rows_are_bounded_and_do_not_move_under_the_eyes_of_who_reads_further_do
     assert values(page)[0] == "x49"
 
 
+def test_a_tab_in_the_background_holds_so_many_rows_and_shows_the_newest_when_it_is_back(
+    visit: Callable[..., Visitor], shared_odradek: OdradekBroker, topic: str
+) -> None:
+    """C139"""
+    page = visit("vera").page
+    open_tail(page, f"topic={topic}&rows=100")
+    page.evaluate(
+        "Object.defineProperty(document, 'hidden', { get: () => window.isAway }); window.isAway = true"
+    )
+    produce(shared_odradek, topic, *(f"v{number}" for number in range(250)))
+    expect(page.locator("[data-count=shown]")).to_have_text("250", timeout=20_000)
+    expect(rows(page)).to_have_count(0)
+
+    page.evaluate("window.isAway = false; document.dispatchEvent(new Event('visibilitychange'))")
+    expect(rows(page)).to_have_count(100)
+    assert values(page) == [f"v{number}" for number in range(249, 149, -1)]
+
+
+def offsets_by_partition(page: Page) -> dict[str, list[int]]:
+    """As they stand there, from the top."""
+    found: dict[str, list[int]] = {}
+    for partition, offset in page.locator("#tail-rows tr").evaluate_all(
+        "rows => rows.map(row => [...row.querySelectorAll('td.number')].slice(0, 2).map(c => c.innerText))"
+    ):
+        found.setdefault(partition, []).append(int(offset.replace("\u202f", "")))
+    return found
+
+
+def test_bursts_come_whole_in_order_and_once(
+    visit: Callable[..., Visitor],
+    shared_odradek: OdradekBroker,
+    new_topic_name: Callable[[], str],
+) -> None:
+    """C137: four records in one batch, three in the next, then a thousand over three partitions."""
+    topic = made(shared_odradek, new_topic_name(), 3)
+    page = visit("vera").page
+    open_tail(page, f"topic={topic}&rows=5000")
+    for values_of_one in (("a", "b", "c", "d"), ("e", "f", "g")):
+        before = rows(page).count()
+        burst(shared_odradek, topic, [(0, value) for value in values_of_one])
+        expect(rows(page)).to_have_count(before + len(values_of_one))
+    assert values(page) == list("gfedcba")
+
+    burst(shared_odradek, topic, [(number % 3, str(number)) for number in range(1_000)])
+    expect(page.locator("[data-count=received]")).to_have_text("1\u202f007", timeout=20_000)
+    expect(page.locator("[data-count=shown]")).to_have_text("1\u202f007", timeout=20_000)
+    found = offsets_by_partition(page)
+    assert found == {
+        "0": list(range(340, -1, -1)),
+        "1": list(range(332, -1, -1)),
+        "2": list(range(332, -1, -1)),
+    }
+
+
+def burst(broker: OdradekBroker, topic: str, records: list[tuple[int, str]]) -> None:
+    """In one batch a partition."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 500})
+    for partition, value in records:
+        producer.produce(topic, value, partition=partition)
+    assert producer.flush(20) == 0
+
+
+def test_what_was_shown_outlives_a_pause_a_filter_and_a_new_choice_of_topics(
+    visit: Callable[..., Visitor],
+    shared_odradek: OdradekBroker,
+    topic: str,
+) -> None:
+    """C141: nothing vanishes, the newest is on top, and what is chosen anew begins with now."""
+    other = made(shared_odradek, f"{topic}-other", 2)
+    produce(shared_odradek, other, "long ago", partition=1)
+    page = visit("vera").page
+    open_tail(page, f"topic={topic}")
+    produce(shared_odradek, topic, *(f"v{number}" for number in range(20)))
+    expect(rows(page)).to_have_count(20)
+    page.get_by_role("button", name="Pause").click()
+    assert values(page) == [f"v{number}" for number in range(19, -1, -1)]
+    page.get_by_role("button", name="Resume").click()
+
+    page.get_by_label("Filter").fill('value.startsWith("w")')
+    page.get_by_role("button", name="Apply filter").click()
+    expect(page.locator("[data-count=received]")).to_have_text("0")
+    expect(page.locator("#tail-status")).to_have_text("Live.")
+    produce(shared_odradek, topic, "v20", "w0")
+    expect(rows(page)).to_have_count(21)
+    assert values(page)[:2] == ["w0", "v19"]
+
+    page.get_by_placeholder("Add a topic").fill(other)
+    page.locator(f"#tail-found button[data-topic='{other}']").click()
+    expect(page.locator("[data-count=received]")).to_have_text("0")
+    expect(page.locator("#tail-status")).to_have_text("Live.")
+    for number in range(3):
+        produce(shared_odradek, other, f"w0-{number}", partition=0)
+    produce(shared_odradek, other, "w1-0", partition=1)
+    expect(rows(page)).to_have_count(25)
+    assert values(page)[:5] == ["w1-0", "w0-2", "w0-1", "w0-0", "w0"]
+
+
 def test_signing_out_in_another_tab_ends_the_tail(
     visit: Callable[..., Visitor], web: WebProcess, topic: str
 ) -> None:
