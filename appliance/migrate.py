@@ -7,8 +7,11 @@ It ends with the process that started it.
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
+from pathlib import Path
 
 from appliance import child
 from appliance.supervisor.process import PARENT_FD_VARIABLE
@@ -42,11 +45,31 @@ def main() -> int:
 
     django.setup()
     try:
+        _keep_a_copy()
         call_command("migrate", verbosity=0, interactive=False)
     except DatabaseError as error:
         sys.stderr.write(f"the database cannot be used: {' '.join(str(error).split())}\n")
         return 1
     return 0
+
+
+def _keep_a_copy() -> None:
+    """Of the database before its tables change: one, the last."""
+    from django.db import connection
+
+    from appliance import schema
+
+    if connection.vendor != "sqlite" or not schema.has_tables() or not schema.missing():
+        return
+    path = Path(connection.settings_dict["NAME"])
+    kept = path.with_name(f"{path.name}.before-upgrade")
+    aside = path.with_name(f".{kept.name}.tmp")
+    aside.unlink(missing_ok=True)
+    aside.touch(mode=0o600)
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(aside)) as target:
+        source.backup(target)
+    aside.rename(kept)
+    sys.stderr.write(f"tables are brought up to date; the database as it was is in {kept}\n")
 
 
 if __name__ == "__main__":

@@ -310,10 +310,21 @@ def command(
     )
 
 
+def _refuse_newer_data(ctx: click.Context, param: click.Parameter, value: Path) -> Path:
+    from appliance.data_version import refuse_newer
+
+    if not ctx.resilient_parsing:
+        refuse_newer(value)
+    return value
+
+
 def data_option(
-    help_text: str, *, file_okay: bool = False
+    help_text: str, *, file_okay: bool = False, takes_any_version: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """``--data``, for commands that go to this machine's data directory, not to a cluster."""
+    """``--data``, for commands that go to this machine's data directory, not to a cluster.
+
+    One that a newer version wrote is refused, but for a command that ``takes_any_version``.
+    """
     return click.option(
         "--data",
         type=click.Path(path_type=Path, file_okay=file_okay),
@@ -323,6 +334,7 @@ def data_option(
         show_default="./data",
         metavar="DIR",
         help=help_text,
+        callback=None if takes_any_version else _refuse_newer_data,
     )
 
 

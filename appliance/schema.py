@@ -37,6 +37,11 @@ def missing() -> list[str]:
     return sorted(f"{label}.{name}" for label, name in needed if (label, name) not in applied)
 
 
+def has_tables() -> bool:
+    """Whether it was ever migrated."""
+    return bool(_applied())
+
+
 def newer() -> list[str]:
     """Migrations of ours in the database that this version does not know."""
     known = on_disk(OWN_APP)

@@ -32,7 +32,7 @@ COLUMNS = (
 
 
 @command("doctor")
-@data_option("The data directory to look at.", file_okay=True)
+@data_option("The data directory to look at.", file_okay=True, takes_any_version=True)
 @click.option(
     "--listen",
     type=ADDRESS,

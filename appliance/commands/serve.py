@@ -166,7 +166,7 @@ class _Serving:
                 self._broker.setdefault(RETENTION_SETTING, "true")
         if "web" in self._chosen:
             preflight.refuse_taken_port(self._web, "--web ")
-        lock = preflight.take(self._data, self._about())
+        lock = preflight.take(self._data, self._about(), self._session.note)
         try:
             return self._supervise()
         finally:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
-import os
 import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from appliance import VERSION, child, schema
+from appliance import child, data_version
 from appliance.failure import CommandError
 from appliance.supervisor.process import PARENT_FD_VARIABLE
 from appliance.supervisor.serve_lock import (
@@ -29,11 +27,6 @@ from appliance.supervisor.serve_lock import (
 )
 
 PREDECESSOR_TIMEOUT_S = 60
-LAYOUT_NAME: Final = "odradek.json"
-LAYOUT: Final = 1
-"""Of the data directory as a whole. A version that changes it brings older ones up to date, or
-raises OLDEST_LAYOUT."""
-OLDEST_LAYOUT: Final = 1
 
 
 def refuse_taken(data_directory: Path) -> None:
@@ -133,7 +126,7 @@ def bind_problem(address: tuple[str, int]) -> OSError | None:
     return None
 
 
-def take(data_directory: Path, about: dict[str, Any]) -> ServeLock:
+def take(data_directory: Path, about: dict[str, Any], note: Callable[[str], None]) -> ServeLock:
     """The directory's lock, after which nobody else starts here; made if it is not there."""
     try:
         data_directory.mkdir(parents=True, exist_ok=True)
@@ -143,7 +136,7 @@ def take(data_directory: Path, about: dict[str, Any]) -> ServeLock:
     except OSError as error:
         raise _not_writable(data_directory, error) from None
     try:
-        _check_layout(data_directory)
+        data_version.bring_up_to_date(data_directory, note)
     except OSError as error:
         lock.release()
         raise _not_writable(data_directory, error) from None
@@ -158,42 +151,4 @@ def _not_writable(data_directory: Path, error: OSError) -> CommandError:
         f"cannot write to the data directory {data_directory}: {error.strerror}",
         hint="Choose another one with --data DIR, or give this user the right to write there.",
         code="DATA_DIRECTORY_NOT_WRITABLE",
-    )
-
-
-def _check_layout(data_directory: Path) -> None:
-    """Raises CommandError when another version wrote it; notes that this one does."""
-    path = data_directory / LAYOUT_NAME
-    try:
-        found = json.loads(path.read_text())
-        layout, version = int(found["layout"]), str(found["version"])
-    except FileNotFoundError:
-        layout, version = LAYOUT, ""
-    except (ValueError, KeyError, TypeError):
-        raise CommandError(
-            f"{path} cannot be understood",
-            hint="It says which version wrote this directory; remove it if that was this one.",
-            code="DATA_VERSION",
-        ) from None
-    if layout > LAYOUT:
-        raise _newer(data_directory, f"Odradek {version}")
-    if layout < OLDEST_LAYOUT:
-        raise CommandError(
-            f"{data_directory} was written by Odradek {version}, which is too old for {VERSION}",
-            hint="Start a version between the two once: it brings the directory up to date.",
-            code="DATA_VERSION",
-        )
-    if schema.newer_in_file(data_directory / schema.DATABASE_NAME):
-        raise _newer(data_directory, f"Odradek {version}" if version else "a newer Odradek")
-    if version != VERSION:
-        aside = path.with_name(f".{LAYOUT_NAME}.{os.getpid()}")
-        aside.write_text(json.dumps({"layout": LAYOUT, "version": VERSION}) + "\n")
-        aside.rename(path)
-
-
-def _newer(data_directory: Path, by: str) -> CommandError:
-    return CommandError(
-        f"{data_directory} was written by {by}, which is newer than this {VERSION}",
-        hint="Run that version or a later one; data is never taken back to an older one.",
-        code="DATA_VERSION",
     )

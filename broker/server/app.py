@@ -47,6 +47,7 @@ from broker.server.data_directory import (
     Identity,
     find_identity,
     may_map,
+    refuse_newer_layout,
     refuse_unfinished_adoption,
     refuse_without_zookeeper,
 )
@@ -147,6 +148,7 @@ class Broker:
         """Returns when clients are served. Raises StartError, and StartInterrupted after
         ``request_stop``."""
         self._lock = DataDirectoryLock(self.data_directory)
+        refuse_newer_layout(self.data_directory)
         refuse_unfinished_adoption(self.data_directory)
         await self.control.start()
         await self.metrics.start()

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from broker import VERSION
 from broker.adopt.names import STAGING
 from broker.metadata import znodes
 from broker.metadata.store import MetadataStore, Node
+from broker.model.data_layout import newer_than_known
 from broker.server.start_error import StartError
 from broker.server.tasks import called_back
 from broker.storage.checkpoints import parse_meta_properties
@@ -50,6 +52,16 @@ class DataDirectoryLock:
 
     def release(self) -> None:
         os.close(self._descriptor)
+
+
+def refuse_newer_layout(directory: Path) -> None:
+    """Raises StartError when a newer Odradek has changed what lies where."""
+    version = newer_than_known(directory)
+    if version is not None:
+        raise StartError(
+            f"{directory} was written by Odradek {version}, which is newer than this {VERSION};"
+            " run that version or a later one"
+        )
 
 
 def refuse_unfinished_adoption(directory: Path) -> None:

@@ -1,0 +1,137 @@
+"""Directories of other versions. The real layout has no step yet, so steps are made up here."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from appliance import data_version
+from appliance.data_version import Step, bring_up_to_date
+from appliance.failure import CommandError
+from broker.model.data_layout import LAYOUT, LAYOUT_NAME, read_layout
+from broker.server.data_directory import refuse_newer_layout
+from broker.server.start_error import StartError
+from tests.appliance.conftest import Odradek, run_odradek
+from tests.support.web import DATABASE, filled
+
+
+def write_layout(data: Path, layout: int, version: str = "0.0.9") -> None:
+    (data / LAYOUT_NAME).write_text(json.dumps({"layout": layout, "version": version}))
+
+
+def test_a_first_start_writes_the_layout(tmp_path: Path) -> None:
+    bring_up_to_date(tmp_path, pytest.fail)
+    assert read_layout(tmp_path) == (LAYOUT, data_version.VERSION)
+    bring_up_to_date(tmp_path, pytest.fail)
+
+
+def test_an_older_directory_is_brought_up_to_date_and_what_it_was_is_kept(tmp_path: Path) -> None:
+    write_layout(tmp_path, LAYOUT - 2)
+    (tmp_path / "names").write_text("old")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "1").write_text("one")
+    said: list[str] = []
+
+    def first(data: Path) -> None:
+        (data / "names").write_text("newer")
+
+    def second(data: Path) -> None:
+        assert (data / "names").read_text() == "newer"
+        (data / "runs" / "1").rename(data / "runs" / "one")
+
+    steps = {LAYOUT - 2: Step(("names", "absent"), first), LAYOUT - 1: Step(("runs",), second)}
+    bring_up_to_date(tmp_path, said.append, steps)
+    assert read_layout(tmp_path) == (LAYOUT, data_version.VERSION)
+    assert (tmp_path / "runs" / "one").read_text() == "one"
+    assert (tmp_path / f"before-layout-{LAYOUT - 1}" / "names").read_text() == "old"
+    assert (tmp_path / f"before-layout-{LAYOUT}" / "runs" / "1").read_text() == "one"
+    assert len(said) == 2
+    assert f"before-layout-{LAYOUT}" in said[1]
+
+
+def test_an_interrupted_step_is_taken_anew_from_the_copies(tmp_path: Path) -> None:
+    write_layout(tmp_path, LAYOUT - 1)
+    (tmp_path / "names").write_text("old")
+
+    def interrupted(data: Path) -> None:
+        (data / "names").write_text((data / "names").read_text() + " and hal")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bring_up_to_date(tmp_path, pytest.fail, {LAYOUT - 1: Step(("names",), interrupted)})
+
+    def whole(data: Path) -> None:
+        (data / "names").write_text((data / "names").read_text() + " and new")
+
+    bring_up_to_date(tmp_path, lambda text: None, {LAYOUT - 1: Step(("names",), whole)})
+    assert (tmp_path / "names").read_text() == "old and new"
+    assert read_layout(tmp_path) == (LAYOUT, data_version.VERSION)
+
+
+def test_what_no_step_leads_away_from_is_too_old(tmp_path: Path) -> None:
+    write_layout(tmp_path, LAYOUT - 1, "0.0.1")
+    with pytest.raises(CommandError, match=r"written by Odradek 0\.0\.1, which is too old"):
+        bring_up_to_date(tmp_path, pytest.fail)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["job", "list"],
+        ["user", "list"],
+        ["report", "list"],
+        ["config", "show"],
+        ["spark", "status"],
+        ["cluster", "move-to-zookeeper", "127.0.0.1:1"],
+        ["topic", "repair", "orders"],
+        ["serve"],
+    ],
+    ids=" ".join,
+)
+def test_every_command_refuses_a_newer_directory(
+    line: list[str], odradek: Odradek, tmp_path: Path
+) -> None:
+    write_layout(tmp_path, LAYOUT + 1, "9.0")
+    done = odradek(*line, "--data", tmp_path)
+    assert done.code == 1
+    assert "was written by Odradek 9.0, which is newer than this" in done.err
+
+
+def test_a_broker_by_itself_refuses_one_too(tmp_path: Path) -> None:
+    refuse_newer_layout(tmp_path)
+    write_layout(tmp_path, LAYOUT + 1, "9.0")
+    with pytest.raises(StartError, match="newer"):
+        refuse_newer_layout(tmp_path)
+
+
+def test_a_database_is_kept_before_its_tables_change(tmp_path: Path) -> None:
+    """Brought up to date by the command that every web process starts with."""
+    made, _ = filled()
+    with (
+        closing(sqlite3.connect(made / DATABASE)) as source,
+        closing(sqlite3.connect(tmp_path / DATABASE)) as target,
+    ):
+        source.backup(target)
+        # As if the migrations of sessions were of a newer version than the database.
+        target.execute("DELETE FROM django_migrations WHERE app = 'sessions'")
+        target.execute("DROP TABLE django_session")
+        target.commit()
+    environment = {k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"}
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-m", "appliance.migrate"],
+            env=environment | {"ODRADEK_DATA": str(tmp_path)},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        kept = tmp_path / f"{DATABASE}.before-upgrade"
+        assert kept.stat().st_mode & 0o777 == 0o600
+    assert done.stderr == ""  # the second time there was nothing to do
+    with closing(sqlite3.connect(kept)) as before:
+        tables = {name for (name,) in before.execute("SELECT name FROM sqlite_master")}
+    assert "django_session" not in tables
+    assert run_odradek(tmp_path, "user", "list").ok()
