@@ -233,9 +233,9 @@ class SnapshotShelf:
         self._changed = Condition()
         self._snapshot: ClusterSnapshot | None = None
         self._looked_ms: int | None = None
-        self._waited_for: dict[bool, int] = {}
-        """Times of what was waited for in vain: not waited for again, or each page would be that slow. By
-        whether its groups were meant."""
+        self._waited_for: int | None = None
+        """When that was taken for whose successor somebody waited in vain: it is not waited for again,
+        or each page would be that slow."""
         self.is_followed = False
         """Whether a collector renews what lies here."""
         self.has_changed = False
@@ -251,25 +251,24 @@ class SnapshotShelf:
         """None before the first tick. Somebody looks: the next ticks come sooner.
 
         An old snapshot is asked for anew and waited for, as long as ``wait_s`` and once: with
-        ``needs_groups`` until its groups are new, too.
+        ``needs_groups`` until its groups are new, too. While ticks come in their usual pace nobody waits,
+        though very many groups may be told some seconds later than the rest.
         """
         with self._changed:
             self._looked_ms = now_ms
             snapshot = self._snapshot
-            if snapshot is not None and not _is_old(snapshot, now_ms, needs_groups):
+            if snapshot is not None and not _is_old(snapshot, now_ms):
                 return snapshot
             self.woken.set()
-            if snapshot is None or not self.is_followed:
+            if snapshot is None or not self.is_followed or self._waited_for == snapshot.taken_ms:
                 return snapshot
-            oldest_ms = _oldest_ms(snapshot, needs_groups)
-            if self._waited_for.get(needs_groups) == oldest_ms:
-                return snapshot
-            came = self._changed.wait_for(
-                lambda: self._snapshot is None or not _is_old(self._snapshot, now_ms, needs_groups),
-                wait_s,
-            )
-            if not came:
-                self._waited_for[needs_groups] = oldest_ms
+
+            def is_new() -> bool:
+                newest = self._snapshot
+                return newest is None or not _is_old(newest, now_ms, needs_groups=needs_groups)
+
+            if not self._changed.wait_for(is_new, wait_s):
+                self._waited_for = snapshot.taken_ms
             return self._snapshot
 
     def peek(self) -> ClusterSnapshot | None:
@@ -303,18 +302,12 @@ class SnapshotShelf:
         return looked_ms is not None and now_ms - looked_ms < self.WATCHED_FOR_MS
 
 
-def _is_old(snapshot: ClusterSnapshot, now_ms: int, needs_groups: bool) -> bool:
+def _is_old(snapshot: ClusterSnapshot, now_ms: int, *, needs_groups: bool = False) -> bool:
     """What is marked as stale is not called old: the cluster was asked, and does not answer."""
-    return (
-        snapshot.stale_since_ms is None
-        and now_ms - _oldest_ms(snapshot, needs_groups) > STALE_AFTER_MS
-    )
-
-
-def _oldest_ms(snapshot: ClusterSnapshot, needs_groups: bool) -> int:
-    if not needs_groups:
-        return snapshot.taken_ms
-    return min(snapshot.taken_ms, snapshot.groups_taken_ms or 0)
+    oldest_ms = snapshot.taken_ms
+    if needs_groups:
+        oldest_ms = min(oldest_ms, snapshot.groups_taken_ms or 0)
+    return snapshot.stale_since_ms is None and now_ms - oldest_ms > STALE_AFTER_MS
 
 
 shelf = SnapshotShelf()

@@ -70,6 +70,14 @@ def test_a_silent_cluster_and_a_fresh_snapshot_are_shown_at_once() -> None:
         assert followed_shelf(snapshot).look(60_000, wait_s=PATIENCE_S) is snapshot
 
 
+def test_groups_that_come_later_than_the_rest_hold_up_nobody() -> None:
+    usual = taken(55_000, groups_ms=40_000)
+
+    found = followed_shelf(usual).look(60_000, wait_s=PATIENCE_S, needs_groups=True)
+
+    assert found is usual
+
+
 def test_without_a_collector_nobody_waits() -> None:
     shelf = SnapshotShelf()
     shelf.put(taken(1_000))

@@ -155,6 +155,8 @@ def test_a_broker_that_stops_and_comes_back_is_told_once_each_even_over_a_restar
     expect(health).to_contain_text("Unhealthy")
     expect(health).to_contain_text("1 critical alert fires: The cluster does not answer")
     expect(health.get_by_role("link", name="Alerts")).to_be_visible()
+    # This process has never seen the cluster: no figure says that nothing is offline.
+    expect(page.get_by_role("region", name="Figures")).to_have_count(0)
     screenshot(page, "overview_firing")
     page.set_viewport_size({"width": 390, "height": 900})
     page.emulate_media(color_scheme="dark")
