@@ -43,6 +43,7 @@ COMMANDS = {
     "demo": ("appliance.commands.demo:demo", "A shop that writes events, and reports on them."),
     "report": ("appliance.commands.report:report", "Reports, which Spark computes."),
     "spark": ("appliance.commands.spark:spark", "Spark, which computes reports."),
+    "backup": ("appliance.commands.backup:backup", "Backups of a running node."),
     "adopt": ("appliance.commands.adopt:adopt", "Take over a stopped Apache Kafka's data."),
     "version": ("appliance.commands.version:version", "Versions of what is installed."),
     "kafka-topics": ("appliance.commands.kafka_tools:kafka_topics", ""),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance import child, data_version
+from appliance.backup.restoration import refuse_unfinished
 from appliance.failure import CommandError
 from appliance.supervisor.process import PARENT_FD_VARIABLE
 from appliance.supervisor.serve_lock import (
@@ -136,6 +137,7 @@ def take(data_directory: Path, about: dict[str, Any], note: Callable[[str], None
     except OSError as error:
         raise _not_writable(data_directory, error) from None
     try:
+        refuse_unfinished(data_directory)
         data_version.bring_up_to_date(data_directory, note)
     except OSError as error:
         lock.release()

@@ -571,12 +571,12 @@ class LocalStore:
             self._directory,
             self._run_blocking,
             _file_name("snapshot", first),
-            self._durable_nodes(),
+            self.durable_nodes(),
             self._session_id,
             lambda size, error: self._snapshot_done(first, size, error),
         ).start()
 
-    def _durable_nodes(self) -> dict[str, Node]:
+    def durable_nodes(self) -> dict[str, Node]:
         """The tree without what waits: it may yet be taken back."""
         nodes = dict(self._tree.nodes)
         first = self._unevaluated[0] if self._unevaluated else None

@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 
 LAYOUT_NAME: Final = "odradek.json"
 LAYOUT: Final = 1
+#: While it lies in a data directory, a backup is being restored there, and nobody may serve.
+RESTORING_NAME: Final = "restoring.json"
 
 
 class DataLayout(NamedTuple):

@@ -49,6 +49,7 @@ from broker.server.data_directory import (
     may_map,
     refuse_newer_layout,
     refuse_unfinished_adoption,
+    refuse_unfinished_restore,
     refuse_without_zookeeper,
 )
 from broker.server.dispatcher import Dispatcher
@@ -69,6 +70,8 @@ from broker.storage.log_directory import DirectoryInUse, ForeignDirectory
 from broker.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
+    from broker.metadata.store import Node as StoredNode
+    from broker.server.backup import Cut
     from broker.server.cluster.membership import Membership
 
 logger = logging.getLogger(__name__)
@@ -128,6 +131,8 @@ class Broker:
         self.is_hosting = False
         #: Offline partitions that are being made whole in a thread.
         self.repairing: set[TopicPartition] = set()
+        #: What a backup that is under way copies up to.
+        self.cut: Cut | None = None
         self._lock: DataDirectoryLock | None = None
         self._is_opening = False
         #: Logs opened so far, and how many there are.
@@ -142,6 +147,14 @@ class Broker:
         self._controller: Controller
         self.cluster: Membership | None = None
 
+    def durable_metadata(self) -> dict[str, StoredNode]:
+        """Every node of the metadata store. Raises ValueError where it is not ours to copy."""
+        if self._store is None:
+            raise ValueError(
+                "this cluster's metadata is kept in ZooKeeper, which has to be backed up itself"
+            )
+        return self._store.durable_nodes()
+
     # -- life ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -150,6 +163,7 @@ class Broker:
         self._lock = DataDirectoryLock(self.data_directory)
         refuse_newer_layout(self.data_directory)
         refuse_unfinished_adoption(self.data_directory)
+        refuse_unfinished_restore(self.data_directory)
         await self.control.start()
         await self.metrics.start()
         address = zookeeper_address(self.config)

@@ -10,7 +10,7 @@ from broker import compiled
 from broker.config.topic_config import resolve_topic_config
 from broker.model.ids import TopicPartition
 from broker.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from broker.server import reports
+from broker.server import backup, reports
 from broker.server.control import Command
 from broker.server.retention import answer as retention_answer
 from broker.server.tasks import Turn
@@ -232,4 +232,9 @@ COMMANDS: Final[dict[str, Command]] = {
     "stop": stop,
     "offline": offline,
     "repair": repair,
+    "backup_cut": backup.backup_cut,
+    "backup_partitions": backup.backup_partitions,
+    "backup_metadata": backup.backup_metadata,
+    "backup_files": backup.backup_files,
+    "backup_end": backup.backup_end,
 }

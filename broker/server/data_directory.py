@@ -14,7 +14,7 @@ from broker import VERSION
 from broker.adopt.names import STAGING
 from broker.metadata import znodes
 from broker.metadata.store import MetadataStore, Node
-from broker.model.data_layout import newer_than_known
+from broker.model.data_layout import RESTORING_NAME, newer_than_known
 from broker.server.start_error import StartError
 from broker.server.tasks import called_back
 from broker.storage.checkpoints import parse_meta_properties
@@ -61,6 +61,15 @@ def refuse_newer_layout(directory: Path) -> None:
         raise StartError(
             f"{directory} was written by Odradek {version}, which is newer than this {VERSION};"
             " run that version or a later one"
+        )
+
+
+def refuse_unfinished_restore(directory: Path) -> None:
+    """Half of a backup must not be mistaken for all of it."""
+    if (directory / RESTORING_NAME).exists():
+        raise StartError(
+            f"{directory} is being restored from a backup, which was interrupted;"
+            " call `odradek backup restore` again"
         )
 
 
