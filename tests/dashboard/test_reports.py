@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from dashboard.forms.reports import ReportForm
@@ -214,6 +215,53 @@ def test_a_run_says_what_is_missing_and_what_to_do(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", "")
     with pytest.raises(job.ReportFailed, match=r"not installed.*apt install openjdk-17"):
         job.run(Context())
+
+
+class Telling:
+    """Spark's process, by what it says."""
+
+    def __init__(self, *said: dict[str, Any]) -> None:
+        self.said = iter(said)
+
+    def read(self, _: float) -> dict[str, Any]:
+        return next(self.said)
+
+    def has_java(self) -> bool:
+        return True
+
+
+def test_stages_and_tasks_are_told_while_it_runs() -> None:
+    told: list[tuple[int, int | None, str]] = []
+
+    class Listening(Context):
+        def progress(self, done: int, total: int | None = None, text: str = "") -> None:
+            told.append((done, total, text))
+
+    process: Any = Telling(
+        {"state": "starting"},
+        {"state": "computing"},
+        {"progress": {"stages": 2, "tasks_done": 3, "tasks": 8}},
+        {"result": {"row_count": 1}},
+    )
+    assert job._follow(Listening(), process, 60, "here") == {"row_count": 1}
+    assert told == [
+        (0, None, "Spark starts"),
+        (0, None, "Spark starts"),
+        (0, None, "Spark computes"),
+        (3, 8, "stage 2: 3 of 8 tasks"),
+    ]
+
+
+def test_the_page_shows_how_far_a_run_is(client: Client) -> None:
+    client.force_login(User.objects.create_user("ada", role="admin"))
+    report = saved()
+    JobRun.objects.create(
+        job="report", target=report.name, trigger="person", state="running", done=3, total=8,
+        progress_text="stage 2: 3 of 8 tasks", queued_at=timezone.now(), started_at=timezone.now(),
+    )  # fmt: skip
+    page = client.get(f"/reports/{report.name}/").content.decode()
+    assert "stage 2: 3 of 8 tasks" in page
+    assert '<progress max="8" value="3">' in page
 
 
 def test_a_report_that_runs_is_not_deleted() -> None:
