@@ -23,7 +23,11 @@ SETTINGS: Final = {
     "segment.bytes": "1048576",
     "min.cleanable.dirty.ratio": "0.9",
 }
-FAST: Final = {"log.cleaner.backoff.ms": "200", "offsets.topic.num.partitions": "2"}
+FAST: Final = {
+    "log.cleaner.backoff.ms": "200",
+    "offsets.topic.num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
+}
 
 Latest = dict[str, str | None]
 
@@ -69,14 +73,19 @@ def compact(broker: OdradekBroker, *topics: str) -> None:
     processes.wait_until(is_done, 60, "the compaction")
 
 
-def java_reads(bootstrap: str, topic: str) -> list[tuple[str, str | None]]:
-    """Keys and values from the beginning on, in order, by Apache's console consumer."""
+def java_reads(
+    bootstrap: str, topic: str, count: int | None = None
+) -> list[tuple[str, str | None]]:
+    """Keys and values from the beginning on, in order, by Apache's console consumer.
+
+    ``count``: as many as there are known to be; else it ends when none has come for a while.
+    """
     run = apache.run_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         [
             "--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning",
             "--formatter-property", "print.key=true", "--formatter-property", "null.literal=NULL",
-            "--timeout-ms", "6000",
+            "--timeout-ms", "6000", *([] if count is None else ["--max-messages", str(count)]),
         ],
     )  # fmt: skip
     pairs = [line.split("\t", 1) for line in run.stdout.splitlines() if "\t" in line]
@@ -99,14 +108,15 @@ def test_kafkas_tools_find_a_compacted_log_sound_and_its_consumer_the_latest_of_
     with compacting as broker, Wire(broker.address) as wire:
         topic = create_topic(wire, configs=SETTINGS)
         fill(broker.bootstrap, topic, latest, rng, 10_000)
-        assert alive(dict(java_reads(broker.bootstrap, topic))) == alive(latest), "before"
+        before = java_reads(broker.bootstrap, topic, 10_000)
+        assert alive(dict(before)) == alive(latest), "before"
         found: list[tuple[str, str | None]] = []
         reader = threading.Thread(target=lambda: found.extend(java_reads(broker.bootstrap, topic)))
         reader.start()
         compact(broker, topic)
         reader.join()
         assert alive(dict(found)) == alive(latest), "during"
-        after = java_reads(broker.bootstrap, topic)
+        after = java_reads(broker.bootstrap, topic, len(latest))
         assert dict(after) == latest, "after, tombstones are still there"
         assert len(after) == len(latest), "each key once"
         broker.trim()
@@ -117,7 +127,7 @@ def test_kafkas_tools_find_a_compacted_log_sound_and_its_consumer_the_latest_of_
         assert f"{topic} 0 10000" in checkpoint[2:]
         broker.kill9()
         broker.start()
-        assert java_reads(broker.bootstrap, topic) == after
+        assert java_reads(broker.bootstrap, topic, len(latest)) == after
 
 
 def test_apache_kafka_opens_a_log_that_we_compacted_and_compacts_it_further(
