@@ -190,11 +190,23 @@ def test_kill_9_at_any_moment_of_compaction_loses_nothing(compacting: OdradekBro
     with compacting as broker, Wire(broker.address) as wire:
         topic = create_topic(wire, configs=SETTINGS)
         interrupted = 0
-        for _ in range(30):
+        for number in range(30):
             fill(broker.bootstrap, topic, latest, rng, 4_000)
+            before = broker.control("cleaner")["runs"]
             broker.control("compact", topics=[topic], roll=True)
             moment = threading.Event()
-            moment.wait(rng.random() * 1.6)
+            if (
+                number % 2
+            ):  # at any moment of the work, however fast this machine begins and does it
+
+                def has_begun(before: int = before) -> bool:
+                    told = broker.control("cleaner")
+                    return bool(told["running"]) or told["runs"] > before
+
+                processes.wait_until(has_begun, 30, "the compaction", every=0.005)
+                moment.wait(rng.random() * 0.2)
+            else:
+                moment.wait(rng.random() * 1.6)
             interrupted += bool(broker.control("cleaner")["running"])
             broker.kill9()
             left = [path.suffix for path in (broker.logs / f"{topic}-0").iterdir()]

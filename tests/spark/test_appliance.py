@@ -1,6 +1,7 @@
 """A report from its form to its result, through pages, worker, Spark and command line; and what is
 left when any of the processes is killed."""
 
+import contextlib
 import csv
 import io
 import json
@@ -214,8 +215,9 @@ def spark_processes(appliance: Appliance) -> dict[str, int]:
             if parent == appliance.worker.pid and line[1:4] == [b"-P", b"-m", b"spark_tasks"]:
                 found["driver"] = int(entry.name)
     for pid in members(found.get("driver", -1)):
-        if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
-            found["java"] = pid
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
+                found["java"] = pid
     return found
 
 
