@@ -11,6 +11,8 @@ import os
 import resource
 import shutil
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -30,6 +32,9 @@ LOW_DISK_BYTES = 5_000_000_000
 LOW_DISK_FRACTION = 0.10
 TINY_DISK_BYTES = 500_000_000
 FUTURE_MS = 60_000
+MIN_MAPS = 65_530
+SYNCS = 9
+SLOW_SYNC_MS = 50.0
 DIAL_TIMEOUT_S = 3.0
 _ODD_FILE_SYSTEMS = ("btrfs", "zfs", "9p", "fuse", "overlay", "aufs")
 _REMOTE_FILE_SYSTEMS = ("nfs", "cifs", "smb", "ceph", "glusterfs")
@@ -71,6 +76,45 @@ def check_descriptors() -> Check:
         Verdict.WARN,
         detail,
         f"Thousands of clients need more: `ulimit -Hn {MIN_DESCRIPTORS}`, or LimitNOFILE= in a unit.",
+    )
+
+
+def check_maps(path: Path = Path("/proc/sys/vm/max_map_count")) -> Check:
+    """Hot tails are mapped, 256 at most; Java for reports and libraries take the rest."""
+    name = "vm.max_map_count"
+    try:
+        limit = int(path.read_text())
+    except (OSError, ValueError):
+        return Check(name, Verdict.INFO, "not known")
+    if limit >= MIN_MAPS:
+        return Check(name, Verdict.OK, str(limit))
+    return Check(name, Verdict.WARN, str(limit), f"As root: sysctl -w vm.max_map_count={MIN_MAPS}")
+
+
+def check_sync(directory: Path, now_ns: Callable[[], int] = time.perf_counter_ns) -> Check:
+    """How long a small write takes to the disk, by a file without a name: nothing stays."""
+    name = "disk sync"
+    place = _existing_parent(directory)
+    taken = []
+    try:
+        with tempfile.TemporaryFile(dir=place, buffering=0) as file:
+            for _ in range(SYNCS):
+                file.write(bytes(4096))
+                began = now_ns()
+                os.fdatasync(file.fileno())
+                taken.append((now_ns() - began) / 1e6)
+    except OSError as error:
+        return Check(name, Verdict.INFO, f"not known: {error.strerror}")
+    median = sorted(taken)[SYNCS // 2]
+    detail = f"4 KB in {median:.1f} ms, {max(taken):.1f} ms at most"
+    if median < SLOW_SYNC_MS:
+        return Check(name, Verdict.OK, detail)
+    return Check(
+        name,
+        Verdict.WARN,
+        detail,
+        "Changes of topics and topics with flush.messages=1 wait for it: choose a faster disk with"
+        " --data DIR; `iostat -x 1` tells who keeps this one busy.",
     )
 
 

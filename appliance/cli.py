@@ -40,6 +40,10 @@ COMMANDS = {
     "job": ("appliance.commands.job:job", "Jobs of the worker: schedules and runs."),
     "user": ("appliance.commands.user:user", "Who may sign in to the dashboard."),
     "doctor": ("appliance.commands.doctor:doctor", "Check this machine and the way to the broker."),
+    "support-bundle": (
+        "appliance.commands.support_bundle:support_bundle",
+        "What somebody who helps needs to see, without secrets.",
+    ),
     "demo": ("appliance.commands.demo:demo", "A shop that writes events, and reports on them."),
     "report": ("appliance.commands.report:report", "Reports, which Spark computes."),
     "spark": ("appliance.commands.spark:spark", "Spark, which computes reports."),

@@ -1,3 +1,4 @@
+import itertools
 import os
 import socket
 import threading
@@ -146,3 +147,22 @@ def test_listeners_of_other_networks_are_dialed_too() -> None:
 def test_listeners_that_are_not_told_are_none() -> None:
     assert checks.parse_listeners(None) == {}
     assert checks.parse_listeners("") == {}
+
+
+def test_few_maps_are_told_with_the_command_that_mends_it(tmp_path: Path) -> None:
+    path = tmp_path / "max_map_count"
+    path.write_text("65530\n")
+    assert checks.check_maps(path).verdict is Verdict.OK
+    path.write_text("1024\n")
+    found = checks.check_maps(path)
+    assert found.verdict is Verdict.WARN
+    assert "sysctl -w vm.max_map_count=" in str(found.hint)
+    assert checks.check_maps(tmp_path / "none").verdict is Verdict.INFO
+
+
+@pytest.mark.parametrize(("ms", "verdict"), [(1, Verdict.OK), (80, Verdict.WARN)])
+def test_a_slow_disk_is_told(ms: int, verdict: Verdict, tmp_path: Path) -> None:
+    times = itertools.count(0, ms * 1_000_000)
+    found = checks.check_sync(tmp_path / "new", lambda: next(times))
+    assert (found.verdict, found.detail) == (verdict, f"4 KB in {ms}.0 ms, {ms}.0 ms at most")
+    assert not list(tmp_path.iterdir())
