@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support import apache, groups, judge, processes, requests
+from tests.support import apache, foreign, groups, judge, processes, requests
 from tests.support.fixtures import broker_with_small_internal_topics
-from tests.support.odradek import REPOSITORY, OdradekBroker
+from tests.support.job import Job
+from tests.support.odradek import OdradekBroker
 from tests.support.transactions import (
     TransactionalProducer,
     committed_values,
@@ -26,41 +26,6 @@ PARTITIONS = 2
 TRANSACTION_COORDINATOR_FENCED = 52
 JAVA_COPY_JOB = apache.POM.with_name("CopyJob.java")
 broker = broker_with_small_internal_topics()
-
-
-class Job:
-    """A copy job in a process of its own."""
-
-    def __init__(self, broker: OdradekBroker, directory: Path, program: Sequence[str]) -> None:
-        self._broker = broker
-        self._program = program
-        self._output = directory / "job.txt"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        with self._output.open("ab") as output:
-            self._process = subprocess.Popen(
-                [*self._program, self._broker.bootstrap, "copier", "copy", "source", "target"],
-                cwd=REPOSITORY,
-                stdout=output,
-                stderr=subprocess.DEVNULL,
-            )  # fmt: skip
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def keep_alive(self) -> None:
-        """A job that gave up (its transaction was fenced, say) has a successor."""
-        if self._process is not None and self._process.poll() is not None:
-            self.start()
-
-    @property
-    def committed(self) -> int:
-        """Transactions that all jobs together saw committed."""
-        return self._output.read_bytes().count(b"\n") if self._output.exists() else 0
 
 
 def copied(broker: OdradekBroker) -> list[list[bytes | None]]:
@@ -84,9 +49,13 @@ def by_java() -> list[str]:
     return ["java", *options, str(JAVA_COPY_JOB)]
 
 
+def by_franz_go() -> list[str]:
+    return foreign.require("copy-job")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("program", [by_librdkafka, by_aiokafka, by_java])
+@pytest.mark.parametrize("program", [by_librdkafka, by_aiokafka, by_java, by_franz_go])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_copy_job_is_killed_and_so_is_the_broker(
     broker: OdradekBroker, tmp_path: Path, program: Callable[[], list[str]], seed: int
@@ -101,15 +70,16 @@ def test_a_copy_job_is_killed_and_so_is_the_broker(
                 requests.produce_values(
                     wire, "source", values[start : start + 100], partition=partition
                 )
-    job = Job(broker, tmp_path, program())
+    command = [*program(), broker.bootstrap, "copier", "copy", "source", "target"]
+    job = Job(command, tmp_path / "job.txt")
     job.start()
     try:
         for _ in range(12):
-            goal = job.committed + dice.randrange(1, 8)
+            goal = job.line_count + dice.randrange(1, 8)
 
             def is_further(goal: int = goal) -> bool:
                 job.keep_alive()
-                return job.committed >= goal or is_done(broker, inputs)
+                return job.line_count >= goal or is_done(broker, inputs)
 
             processes.wait_until(is_further, 120, "transactions")
             if dice.random() < 0.5:

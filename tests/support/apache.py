@@ -7,7 +7,6 @@ Each main class gets a class-data archive on its first run, which cuts a tool's 
 
 import base64
 import os
-import shutil
 import signal
 import subprocess
 import threading
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from tests.support import judge, processes, wire
+from tests.support import judge, maven, processes, wire
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 POM = Path(__file__).with_name("judges") / "pom.xml"
@@ -34,32 +33,8 @@ def libs_directory() -> Path:
 
 def fetch_jars() -> Path:
     """The directory of jars, filled by Maven if it is not there. Raises when it cannot be."""
-    libs = libs_directory()
     with _fetching:
-        if not libs.is_dir():
-            libs.parent.mkdir(parents=True, exist_ok=True)
-            partial = libs.with_name(f"{libs.name}.{os.getpid()}.partial")
-            try:
-                subprocess.run(
-                    [
-                        "mvn",
-                        "-q",
-                        "-B",
-                        "-f",
-                        str(POM),
-                        "dependency:copy-dependencies",
-                        "-DincludeScope=runtime",
-                        f"-DoutputDirectory={partial}",
-                    ],
-                    check=True,
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    timeout=900,
-                )
-                partial.rename(libs)
-            finally:
-                shutil.rmtree(partial, ignore_errors=True)
-    return libs
+        return maven.copy_dependencies(POM, libs_directory())
 
 
 def require_jars() -> Path:

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,9 @@ from tests.support.clients import Message
 REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).with_name("judges")
 CACHE = Path(os.environ.get("ODRADEK_JUDGES") or REPOSITORY / ".cache" / "judges")
-GO_PROGRAMS = ("franz-go", "sarama", "kafka-go")
+GO_PROGRAMS = ("franz-go", "sarama", "kafka-go", "copy-job")
+#: franz-go's own tests, and the program that they are compiled to.
+FRANZ_GO_TESTS, FRANZ_GO_TEST = "github.com/twmb/franz-go/pkg/kgo", "franz-go.test"
 TIMEOUT = 60
 _making = threading.Lock()
 
@@ -51,6 +53,7 @@ def _run(command: Sequence[object], directory: Path) -> None:
 
 def _build_go(source: Path, made: Path) -> None:
     _run([go(), "build", "-o", f"{made}/", "./..."], source)
+    _run([go(), "test", "-c", "-o", made / FRANZ_GO_TEST, FRANZ_GO_TESTS], source)
 
 
 def _install_node(source: Path, made: Path) -> None:
@@ -58,8 +61,8 @@ def _install_node(source: Path, made: Path) -> None:
     _run([shutil.which("npm") or "npm", "ci", "--no-audit", "--no-fund"], made)
 
 
-def _made(name: str, build: Any) -> Path:
-    """The directory of what is built from judges/NAME."""
+def built(name: str, build: Callable[[Path, Path], None]) -> Path:
+    """The directory of what ``build(sources, directory)`` makes of judges/NAME, once."""
     source = SOURCES / name
     with _making:
         directory = CACHE / f"{name}-{_stamp(source)}"
@@ -83,17 +86,26 @@ def go() -> str | None:
 
 
 def build_go() -> Path:
-    return _made("golang", _build_go)
+    return built("golang", _build_go)
+
+
+def franz_go_directory() -> Path:
+    """Where its tests expect to be run."""
+    command = [go() or "go", "list", "-f", "{{.Dir}}", FRANZ_GO_TESTS]
+    done = subprocess.run(
+        command, cwd=SOURCES / "golang", capture_output=True, text=True, check=True, timeout=60
+    )
+    return Path(done.stdout.strip())
 
 
 def install_kafkajs() -> Path:
-    return _made("kafkajs", _install_node)
+    return built("kafkajs", _install_node)
 
 
 def require(name: str) -> list[str]:
     """The command of a judge's program, or the end of this test with a reason."""
     try:
-        if name in GO_PROGRAMS:
+        if name in (*GO_PROGRAMS, FRANZ_GO_TEST):
             if go() is None:
                 judge.missing(f"Go builds the program around {name}")
             return [str(build_go() / name)]

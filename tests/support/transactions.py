@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.support import processes, requests
-from tests.support.record_batches import batch, batches
+from tests.support.record_batches import Record, batch, batches
 from tests.support.wire import Struct, Wire
 
 TRANSACTION_KEY = 1
@@ -203,8 +203,12 @@ def settled(request: Callable[[], int]) -> int:
 
 
 def committed_values(wire: Wire, topic: str, *, partition: int = 0) -> list[bytes | None]:
+    return [record.value for record in committed_records(wire, topic, partition=partition)]
+
+
+def committed_records(wire: Wire, topic: str, *, partition: int = 0) -> list[Record]:
     """What a read_committed consumer gets: up to the last stable offset, without what was aborted."""
-    found: list[bytes | None] = []
+    found: list[Record] = []
     position = requests.start_offset(wire, topic, partition=partition)
     while True:
         part = requests.fetch(
@@ -225,7 +229,7 @@ def committed_values(wire: Wire, topic: str, *, partition: int = 0) -> list[byte
             if one.is_control:
                 aborting.discard(one.producer_id)
             elif not one.attributes & TRANSACTIONAL or one.producer_id not in aborting:
-                found += [record.value for record in one.records()]
+                found += one.records()
 
 
 def leave_hanging(wire: Wire, broker_name: str, topic: str) -> TransactionalProducer:

@@ -6,7 +6,6 @@ The jars come by Maven (judges/zookeeper.xml) into ZOOKEEPER_LIBS, by default
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -14,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from tests.support import apache, judge, processes
+from tests.support import apache, judge, maven, processes
 
 POM = Path(__file__).with_name("judges") / "zookeeper.xml"
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -27,26 +26,7 @@ def libs_directory() -> Path:
 
 def fetch_jars() -> Path:
     """The directory of jars, filled by Maven if it is not there. Raises when it cannot be."""
-    libs = libs_directory()
-    if not libs.is_dir():
-        libs.parent.mkdir(parents=True, exist_ok=True)
-        partial = libs.with_name(f"{libs.name}.{os.getpid()}.partial")
-        try:
-            subprocess.run(
-                [
-                    *("mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"),
-                    *("-DincludeScope=runtime", f"-DoutputDirectory={partial}"),
-                ],
-                check=True,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=600,
-            )
-            with contextlib.suppress(OSError):  # another process was faster
-                partial.rename(libs)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-    return libs
+    return maven.copy_dependencies(POM, libs_directory())
 
 
 def require_jars() -> Path:
