@@ -59,10 +59,11 @@ HOT_MODULES: Final = {
         "fetch_session",
         "partition",
         "replica_manager",
+        "replicated_partition",
         "traffic",
     ),
     "server": ("connection", "context", "dispatcher", "send_queue"),
-    "server/handlers": ("fetch", "produce"),
+    "server/handlers": ("fetch", "produce", "replica_fetch"),
 }
 _BROKER: Final = Path(__file__).resolve().parents[1]
 

@@ -161,6 +161,9 @@ class BrokerConfig:
     offsets_topic_replication_factor: int
     offsets_topic_segment_bytes: int
 
+    controlled_shutdown_enable: bool
+    auto_leader_rebalance_enable: bool
+    leader_imbalance_check_interval_seconds: int
     replica_lag_time_max_ms: int
     replica_fetch_max_bytes: int
     replica_fetch_min_bytes: int

@@ -23,6 +23,11 @@ class PartitionLog(Protocol):
         """Rises with every change of who leads the partition, and after a crash."""
         ...
 
+    @property
+    def may_answer(self) -> bool:
+        """Whether what is in memory holds: no other broker can lead the partition by now."""
+        ...
+
     def append(self, records: Sequence[CoordinatorRecord], producer: Producer | None = None) -> int:
         """All of them, as one batch (of ``producer``'s transaction); the first one's offset.
 

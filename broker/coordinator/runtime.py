@@ -7,7 +7,8 @@ topic is flushed before it acknowledges. A *read* is answered when everything th
 committed, so nobody is told what a failure could take back.
 
 A shard is loaded before it serves: until then requests are told COORDINATOR_LOAD_IN_PROGRESS. When
-its log goes (topic deleted, disk failed) it ends, and everybody who waits is told NOT_COORDINATOR.
+its log goes (topic deleted, disk failed, another broker leads) it ends, and everybody who waits is told
+NOT_COORDINATOR; so is whoever asks while the leader has no lease.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class Runtime(Generic[S]):
 
     def active_or_raise(self, index: int) -> Hosted[S]:
         hosted = self._hosted.get(index)
-        if hosted is None:
+        if hosted is None or not hosted.log.may_answer:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         if hosted.state is HostedState.LOADING:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

@@ -67,6 +67,10 @@ class Fencing:
         broker = self._seen.get(broker_id)
         return broker is not None and broker.broker_epoch == broker_epoch
 
+    def registered(self, broker_id: BrokerId) -> BrokerImage | None:
+        """Fenced or not."""
+        return self._seen.get(broker_id)
+
     def counted(self) -> dict[BrokerId, BrokerImage]:
         """The registrations that are not fenced."""
         return {b: broker for b, broker in self._seen.items() if b not in self._fenced}

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from broker.model.errors import DiskFullError, StorageError
-from broker.replication.partition import Partition
 from broker.storage.flush import FlushNeeded
+from broker.storage.log import Log
 
 T = TypeVar("T")
 
@@ -59,19 +59,39 @@ class Background(Protocol):
         ...
 
 
+class Flushed(Protocol):
+    """A partition, led or followed."""
+
+    log: Log
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def advance_high_watermark(self) -> None:
+        """A sync has come back."""
+        ...
+
+
 class FlushScheduler:
     """Decides which log is synced next."""
 
-    def __init__(self, background: Background, on_failed: Callable[[StorageError], None]) -> None:
+    def __init__(
+        self,
+        background: Background,
+        on_failed: Callable[[StorageError], None],
+        on_closed: Callable[[Log], None] = lambda log: None,
+    ) -> None:
         self._background = background
         self._on_failed = on_failed
-        self._waiting: deque[Partition] = deque()
+        #: A sync came back for a partition that has closed; another may have its log now.
+        self._on_closed = on_closed
+        self._waiting: deque[Flushed] = deque()
         #: Partitions queued or running; True when another flush is wanted after the running one.
-        self._state: dict[Partition, bool] = {}
+        self._state: dict[Flushed, bool] = {}
         self._running = 0
         self.finished_count = 0
         #: Their last sync was given up for want of room: tried again by ``retry``.
-        self._without_room: set[Partition] = set()
+        self._without_room: set[Flushed] = set()
 
     def retry(self) -> None:
         """Once a second: there may be room again."""
@@ -79,11 +99,11 @@ class FlushScheduler:
         for partition in waiting:
             self.request(partition)
 
-    def is_under_way(self, partition: Partition) -> bool:
+    def is_under_way(self, partition: Flushed) -> bool:
         """Whether a sync that was asked for has no outcome yet."""
         return partition in self._state
 
-    def request(self, partition: Partition) -> None:
+    def request(self, partition: Flushed) -> None:
         """Sync what ``partition`` has appended so far, soon."""
         if partition in self._state:
             self._state[partition] = True
@@ -108,7 +128,7 @@ class FlushScheduler:
                     jobs = [(partition, flush)]
                     self._background.flush(partial(_run_all, [flush]), partial(self._on_done, jobs))
 
-    def _on_synced(self, partition: Partition, flush: FlushNeeded, error: Exception | None) -> None:
+    def _on_synced(self, partition: Flushed, flush: FlushNeeded, error: Exception | None) -> None:
         self._running -= 1
         self._finish(partition, flush, error)
         self._pump()
@@ -122,7 +142,7 @@ class FlushScheduler:
             needed = [flush for _, flush in jobs]
             self._background.flush(partial(_run_all, needed), partial(self._on_done, jobs))
 
-    def _take(self, count: int) -> list[tuple[Partition, FlushNeeded]]:
+    def _take(self, count: int) -> list[tuple[Flushed, FlushNeeded]]:
         """The next ``count`` logs that have something to sync: one trip to a thread for all."""
         jobs = []
         for _ in range(min(count, MAX_LOGS_A_JOB)):
@@ -135,7 +155,7 @@ class FlushScheduler:
             jobs.append((partition, flush))
         return jobs
 
-    def _flush_of(self, partition: Partition) -> FlushNeeded | None:
+    def _flush_of(self, partition: Flushed) -> FlushNeeded | None:
         if partition.is_closed:
             return None
         try:
@@ -148,7 +168,7 @@ class FlushScheduler:
 
     def _on_done(
         self,
-        jobs: list[tuple[Partition, FlushNeeded]],
+        jobs: list[tuple[Flushed, FlushNeeded]],
         errors: list[Exception | None] | None,
         _: Exception | None,
     ) -> None:
@@ -158,7 +178,7 @@ class FlushScheduler:
             self._finish(partition, flush, error)
         self._pump()
 
-    def _finish(self, partition: Partition, flush: FlushNeeded, error: Exception | None) -> None:
+    def _finish(self, partition: Flushed, flush: FlushNeeded, error: Exception | None) -> None:
         self.finished_count += 1
         is_wanted_again = self._state.pop(partition)
         try:
@@ -170,7 +190,9 @@ class FlushScheduler:
         if isinstance(error, DiskFullError):
             self._without_room.add(partition)
         partition.advance_high_watermark()
-        if is_wanted_again:
+        if partition.is_closed:
+            self._on_closed(partition.log)
+        elif is_wanted_again:
             self.request(partition)
 
 

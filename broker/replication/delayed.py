@@ -93,28 +93,28 @@ class DelayedProduce:
 class DelayedFetch:
     """A fetch that found too few bytes.
 
-    Appends to any of ``partitions`` wake it; wakes within one turn of the loop are answered by a
-    single ``try_complete``, which returns True once it has sent its answer. After ``max_wait_ms``
-    ``force_complete`` answers with whatever there is.
+    It waits in each of ``places`` (``Partition.fetch_waiters``), whose owners wake it; wakes within
+    one turn of the loop are answered by a single ``try_complete``, which returns True once it has sent
+    its answer. After ``max_wait_ms`` ``force_complete`` answers with whatever there is.
     """
 
-    __slots__ = ("_force", "_is_woken", "_partitions", "_scheduler", "_timer", "_try_complete")
+    __slots__ = ("_force", "_is_woken", "_places", "_scheduler", "_timer", "_try_complete")
 
     def __init__(
         self,
-        partitions: Iterable[Partition],
+        places: Iterable[set[DelayedFetch]],
         max_wait_ms: float,
         scheduler: Scheduler,
         try_complete: Callable[[], bool],
         force_complete: Callable[[], None],
     ) -> None:
-        self._partitions = tuple(partitions)
+        self._places = tuple(places)
         self._scheduler = scheduler
         self._try_complete: Callable[[], bool] | None = try_complete
         self._force = force_complete
         self._is_woken = False
-        for partition in self._partitions:
-            partition.fetch_waiters.add(self)
+        for place in self._places:
+            place.add(self)
         self._timer = scheduler.call_later(max_wait_ms, self._on_timeout)
 
     def wake(self) -> None:
@@ -126,9 +126,9 @@ class DelayedFetch:
         """Ends the operation without an answer."""
         self._try_complete = None
         self._timer.cancel()
-        for partition in self._partitions:
-            partition.fetch_waiters.discard(self)
-        self._partitions = ()
+        for place in self._places:
+            place.discard(self)
+        self._places = ()
 
     def _on_wake(self) -> None:
         self._is_woken = False

@@ -41,7 +41,7 @@ class FollowerMachine:
     ) -> None:
         self._broker_id = broker_id
         self._log = log
-        self._is_flush_bound = is_flush_bound
+        self.is_flush_bound = is_flush_bound
         self.leader_id = state.leader_id
         self.leader_epoch = state.leader_epoch
         self._answer_number = NO_ANSWER
@@ -50,7 +50,7 @@ class FollowerMachine:
     def next_fetch(self, broker_epoch: int) -> ReplicaFetch | None:
         """The fetch to send now; None while one is under way, or the disk is behind."""
         log = self._log
-        is_flushed = visible_end(log, self._is_flush_bound) >= log.log_end_offset
+        is_flushed = visible_end(log, self.is_flush_bound) >= log.log_end_offset
         if self.fetch_under_way is not None or not is_flushed:
             return None
         self.fetch_under_way = ReplicaFetch(

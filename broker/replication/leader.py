@@ -128,9 +128,19 @@ class LeaderMachine:
 
     # Followers ---------------------------------------------------------------------------------
 
-    def on_fetch(self, fetch: ReplicaFetch, epochs: BrokerEpochs, now_ms: int) -> FetchVerdict:
+    def on_fetch(
+        self,
+        fetch: ReplicaFetch,
+        epochs: BrokerEpochs,
+        now_ms: int,
+        answer_sent_ms: int | None = None,
+    ) -> FetchVerdict:
         """Only an accepted fetch counts: from an assigned replica, in its present registration, at
-        this leader epoch, from a log that is a prefix of ours."""
+        this leader epoch, from a log that is a prefix of ours.
+
+        ``answer_sent_ms``: when the answer was sent that the follower had before it sent this; known
+        to a session of many partitions, else found by its number (``note_answer``).
+        """
         if fetch.leader_epoch != self.leader_epoch:
             is_old = fetch.leader_epoch < self.leader_epoch
             return FetchRefused(
@@ -141,7 +151,9 @@ class LeaderMachine:
             return FetchRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if epochs.get(fetch.replica_id) != fetch.replica_epoch:
             return FetchRefused(ErrorCode.STALE_BROKER_EPOCH)
-        sent_ms = follower.answers.get(fetch.answer_number)
+        sent_ms = answer_sent_ms
+        if sent_ms is None:
+            sent_ms = follower.answers.get(fetch.answer_number)
         if sent_ms is not None and follower.broker_epoch == fetch.replica_epoch:
             self.lease.on_evidence(fetch.replica_id, sent_ms)
         diverged = self._divergence(fetch)

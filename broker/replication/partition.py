@@ -3,9 +3,9 @@
 Hot path: ``append`` runs once per batch and ``read`` once per fetched partition; both touch a
 few attributes around one call into ``storage``.
 
-On a single node the leader is the whole ISR, so the high watermark follows the log end offset,
+With one replica the leader is the whole ISR, so the high watermark follows the log end offset,
 or the flushed offset when ``flush.messages`` is 1: then nothing becomes visible, and nothing is
-acknowledged, that a loss of power could take back.
+acknowledged, that a loss of power could take back. ``replicated_partition.py`` is for several.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class Partition:
         "high_watermark",
         "is_flush_bound",
         "is_flushed_by_rule",
+        "is_guarded",
         "is_internal",
         "leader_epoch",
         "log",
@@ -88,7 +89,7 @@ class Partition:
         self._awaiting: deque[tuple[int, DelayedProduce]] = deque()
         #: How many of them have ended otherwise since (timed out, cancelled).
         self._forgotten_count = 0
-        self._note_flush_rules()
+        self._note_rules()
         self.advance_high_watermark()
 
     # -- write --------------------------------------------------------------------------------
@@ -100,8 +101,28 @@ class Partition:
             self.advance_high_watermark()
         return info
 
-    def _note_flush_rules(self) -> None:
+    def check_append(self, is_acks_all: bool) -> None:
+        """Where ``is_guarded``: raises ``KafkaError`` when no batch may be appended now."""
+        if is_acks_all and self.log.config.min_insync_replicas > 1:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)  # the leader is all there is
+
+    def check_lease(self) -> None:
+        """Raises ``KafkaError`` when this broker may not answer from its memory: another may lead."""
+
+    @property
+    def may_coordinate(self) -> bool:
+        """Whether a coordinator over this partition may answer."""
+        return not self.is_closed
+
+    @property
+    def acknowledges_early(self) -> bool:
+        """Whether acks=1 is answered before the high watermark covers the batch."""
+        return False
+
+    def _note_rules(self) -> None:
         config = self.log.config
+        #: Whether ``check_append`` has anything to say.
+        self.is_guarded = config.min_insync_replicas > 1
         #: Whether acknowledgements wait for the disk (``flush.messages=1``).
         self.is_flush_bound = config.flush_messages == 1
         #: Whether an append can make a flush due at all.
@@ -196,7 +217,7 @@ class Partition:
     def set_config(self, config: TopicConfig, rules: ProduceRules) -> None:
         self.rules = rules
         self.log.set_config(config)
-        self._note_flush_rules()
+        self._note_rules()
         self.advance_high_watermark()
 
     def delete_records(self, before_offset: int) -> int:

@@ -53,6 +53,6 @@ class FetchAnswer(NamedTuple):
     leader_epoch: int
     number: int
     verdict: FetchVerdict
-    data: bytes
+    data: bytes | memoryview
     high_watermark: int
     log_start_offset: int

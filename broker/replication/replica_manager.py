@@ -3,6 +3,10 @@
 ``ReplicaManager`` knows the topics that the cluster's metadata places here (the server tells it by
 ``host_topic``, ``drop_topic``, ``set_topic_config``) and creates a partition's log when it is
 first used. It owns nothing of the network, and hands what would block to ``Background``.
+
+A partition that has one replica is here when this broker leads it. One that has several has a
+``Replica``, which is told of every image: leading it is a ``ReplicatedPartition``, following a
+``FollowedPartition``; either closes when the role changes.
 """
 
 from __future__ import annotations
@@ -17,7 +21,8 @@ from broker.clock import Clock
 from broker.config.topic_config import TopicConfig
 from broker.model.error_code import ErrorCode
 from broker.model.errors import DiskFullError, KafkaError, StorageError
-from broker.model.ids import TopicId, TopicPartition
+from broker.model.ids import BrokerId, TopicId, TopicPartition
+from broker.model.leadership import LeaderAndIsr
 from broker.records.header import BatchHeader, peek_header
 from broker.records.validation import (
     ProduceRules,
@@ -25,8 +30,13 @@ from broker.records.validation import (
     walk,
     walks_in_thread,
 )
-from broker.replication.background import Background, FlushScheduler
+from broker.replication.background import Background, Flushed, FlushScheduler
+from broker.replication.followed_partition import FollowedPartition
+from broker.replication.follower import FollowerMachine
+from broker.replication.leader import BrokerEpochs, LeaderMachine, ReplicationRules
 from broker.replication.partition import NEVER, Partition
+from broker.replication.replica import Replica
+from broker.replication.replicated_partition import ReplicatedPartition
 from broker.replication.traffic import BrokerTraffic, TopicTraffic
 from broker.storage.append_info import AppendInfo
 from broker.storage.flush import FlushNeeded
@@ -37,31 +47,46 @@ logger: Final = logging.getLogger(__name__)
 
 AppendOutcome = AppendInfo | Exception
 
-#: In place of a leader epoch: another broker leads the partition, or nobody.
-NOT_LED: Final = -1
+#: Kafka's default of ``replica.lag.time.max.ms``.
+LAG_MAX_MS: Final = 30_000
 
 
 class HostedTopic:
-    """A topic of which this broker leads partitions. ``partitions[i]`` is None until first used."""
+    """``partitions[i]`` is None until first used, and where this broker does not lead.
 
-    __slots__ = ("config", "leader_epochs", "name", "partitions", "rules", "topic_id", "traffic")
+    ``replicas`` and ``followed`` are of partitions that have several replicas, one of them here.
+    """
+
+    __slots__ = (
+        "config",
+        "followed",
+        "name",
+        "partitions",
+        "replicas",
+        "rules",
+        "states",
+        "topic_id",
+        "traffic",
+    )
 
     def __init__(
         self,
         name: str,
         topic_id: TopicId,
-        leader_epochs: Sequence[int],
+        states: Sequence[LeaderAndIsr],
         config: TopicConfig,
         rules: ProduceRules,
         traffic: TopicTraffic,
     ) -> None:
         self.name = name
         self.topic_id = topic_id
-        self.leader_epochs = list(leader_epochs)
+        self.states = list(states)
         self.config = config
         self.rules = rules
         self.traffic = traffic
-        self.partitions: list[Partition | None] = [None] * len(leader_epochs)
+        self.partitions: list[Partition | None] = [None] * len(states)
+        self.replicas: dict[int, Replica] = {}
+        self.followed: dict[int, FollowedPartition] = {}
 
 
 class PendingAppend:
@@ -88,15 +113,32 @@ class PendingAppend:
 class ReplicaManager:
     """See the module's docstring."""
 
-    def __init__(self, logs: LogManager, clock: Clock, background: Background) -> None:
+    def __init__(
+        self,
+        logs: LogManager,
+        clock: Clock,
+        background: Background,
+        broker_id: BrokerId,
+        lag_max_ms: Callable[[], int] = lambda: LAG_MAX_MS,
+    ) -> None:
         self._logs = logs
         self._clock = clock
         self._background = background
-        self._flushes = FlushScheduler(background, self.take_offline)
+        self._broker_id = broker_id
+        self._lag_max_ms = lag_max_ms
+        self._started_ms = clock.monotonic_ms()
+        self._flushes = FlushScheduler(background, self.take_offline, self._on_flushed_closed)
+        #: Of the registered brokers, as the newest image has them.
+        self.broker_epochs: BrokerEpochs = {}
+        #: Who fetches for partitions that are followed, and who proposes ISRs.
+        self.on_followed: Callable[[FollowedPartition], None] = lambda followed: None
+        self.on_isr_wanted: Callable[[ReplicatedPartition], None] = lambda partition: None
         self.traffic = BrokerTraffic()
         self.topics: dict[str, HostedTopic] = {}
         self.topics_by_id: dict[TopicId, HostedTopic] = {}
         self._synced_rolls = 0
+        #: Answers of leaders with news: each may have moved a high watermark, or a log.
+        self.followed_answers = 0
         #: Topics with a ``flush.ms``: the only ones that the clock has to look at.
         self._timed_flushes: dict[str, HostedTopic] = {}
 
@@ -106,34 +148,34 @@ class ReplicaManager:
         self,
         name: str,
         topic_id: TopicId,
-        leader_epochs: Sequence[int],
+        states: Sequence[LeaderAndIsr],
         config: TopicConfig,
         rules: ProduceRules,
     ) -> None:
-        """A topic was created, grew, or its leaders changed."""
+        """A topic was created, grew, or its leaders or replicas changed. Logs of partitions that
+        have no replica here any more are the caller's to delete."""
         topic = self.topics.get(name)
         if topic is None or topic.topic_id != topic_id:
-            topic = HostedTopic(
-                name, topic_id, leader_epochs, config, rules, TopicTraffic(self.traffic)
-            )
+            topic = HostedTopic(name, topic_id, states, config, rules, TopicTraffic(self.traffic))
             self.topics[name] = topic
             self.topics_by_id[topic_id] = topic
             self._note_flush_interval(topic)
             return
-        topic.leader_epochs = list(leader_epochs)
+        before, topic.states = topic.states, list(states)
         topic.traffic.touch()
-        for index, (partition, epoch) in enumerate(
-            zip(topic.partitions, leader_epochs, strict=False)
-        ):
-            if partition is None or partition.leader_epoch == epoch:
-                continue
-            if epoch == NOT_LED:
-                topic.partitions[index] = None
-                self._close(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            else:
-                partition.leader_epoch = epoch
-                partition.touch()
-        topic.partitions.extend([None] * (len(leader_epochs) - len(topic.partitions)))
+        for index, (old, new) in enumerate(zip(before, states, strict=False)):
+            if old != new:
+                self._on_state(topic, index, new)
+        topic.partitions.extend([None] * (len(states) - len(topic.partitions)))
+
+    def on_brokers(self, epochs: BrokerEpochs) -> None:
+        """Brokers came or went: what they acknowledged before counts no more."""
+        self.broker_epochs = epochs
+        for topic in self.topics.values():
+            for index in topic.replicas:
+                partition = topic.partitions[index]
+                if isinstance(partition, ReplicatedPartition):
+                    partition.on_state(topic.states[index], epochs)
 
     def drop_topic(self, name: str) -> list[TopicPartition]:
         """The topic is deleted: nobody finds it from here on. Returns the partitions that it had."""
@@ -143,9 +185,8 @@ class ReplicaManager:
         self.topics_by_id.pop(topic.topic_id, None)
         self.traffic.deleted_topics += 1
         self._timed_flushes.pop(name, None)
-        for partition in topic.partitions:
-            if partition is not None:
-                self._close(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        for index in range(len(topic.partitions)):
+            self._give_up(topic, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return [TopicPartition(name, index) for index in range(len(topic.partitions))]
 
     def set_topic_config(self, name: str, config: TopicConfig, rules: ProduceRules) -> None:
@@ -159,6 +200,12 @@ class ReplicaManager:
         for partition in topic.partitions:
             if partition is not None:
                 partition.set_config(config, rules)
+        for index, replica in topic.replicas.items():
+            replica.rules = self._replication_rules(config)
+            followed = topic.followed.get(index)
+            if followed is not None:
+                followed.log.set_config(config)
+                followed.machine.is_flush_bound = replica.rules.is_flush_bound
 
     def find(self, key: str | TopicId, index: int) -> Partition:
         """The partition, its log made ready; ``KafkaError`` when this broker has no such thing."""
@@ -182,8 +229,17 @@ class ReplicaManager:
     def materialise(self, name: str, index: int) -> None:
         """Create the partition's log if it is not there yet (a new topic gets its directories)."""
         topic = self.topics.get(name)
-        if topic is not None and index < len(topic.partitions) and topic.partitions[index] is None:
-            self._materialise(topic, index)
+        if (
+            topic is not None
+            and index < len(topic.partitions)
+            and topic.partitions[index] is None
+            and index not in topic.replicas
+        ):
+            state = topic.states[index]
+            if len(state.replicas) > 1 and self._broker_id in state.replicas:
+                self._open_replica(topic, index)
+            else:
+                self._materialise(topic, index)
 
     def partitions(self) -> Iterator[Partition]:
         """Every partition that has been used or opened so far."""
@@ -192,6 +248,18 @@ class ReplicaManager:
                 if partition is not None:
                     yield partition
 
+    def replicated_partitions(self) -> Iterator[ReplicatedPartition]:
+        """Those that this broker leads and others follow."""
+        for topic in self.topics.values():
+            for index in topic.replicas:
+                partition = topic.partitions[index]
+                if isinstance(partition, ReplicatedPartition):
+                    yield partition
+
+    def followed_partitions(self) -> Iterator[FollowedPartition]:
+        for topic in self.topics.values():
+            yield from topic.followed.values()
+
     def partition_of(self, log: Log) -> Partition | None:
         """Whose log this is, if it is in use; never a partition that took the name since."""
         topic = self.topics.get(log.topic_partition.topic)
@@ -199,6 +267,11 @@ class ReplicaManager:
             return None
         partition = topic.partitions[log.topic_partition.partition]
         return partition if partition is not None and partition.log is log else None
+
+    def followed_of(self, log: Log) -> FollowedPartition | None:
+        topic = self.topics.get(log.topic_partition.topic)
+        followed = None if topic is None else topic.followed.get(log.topic_partition.partition)
+        return followed if followed is not None and followed.log is log else None
 
     def flush_bound_partitions(self) -> list[Partition]:
         """Partitions with ``flush.messages=1``, made ready: their unsynced ends are being synced."""
@@ -211,30 +284,136 @@ class ReplicaManager:
         return found
 
     def _materialise(self, topic: HostedTopic, index: int) -> Partition:
-        if topic.leader_epochs[index] == NOT_LED:
+        state = topic.states[index]
+        if state.leader_id != self._broker_id:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if len(state.replicas) > 1:
+            if index not in topic.replicas:
+                self._open_replica(topic, index)
+            opened = topic.partitions[index]
+            if opened is None:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return opened
         topic_partition = TopicPartition(topic.name, index)
+        log = self._open_log(topic, topic_partition)
+        partition = Partition(
+            topic_partition, topic.topic_id, log, state.leader_epoch, topic.rules, topic.traffic
+        )
+        topic.partitions[index] = partition
+        topic.traffic.touch()
+        self._flush_opened(partition, partition.is_flush_bound)
+        return partition
+
+    def _open_log(self, topic: HostedTopic, topic_partition: TopicPartition) -> Log:
         try:
-            log = self._logs.get_or_create(topic_partition, topic.topic_id, topic.config)
+            return self._logs.get_or_create(topic_partition, topic.topic_id, topic.config)
         except StorageError as error:
             self.take_offline(error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         except (DiskFullError, OSError) as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        partition = Partition(
-            topic_partition,
-            topic.topic_id,
-            log,
-            topic.leader_epochs[index],
-            topic.rules,
-            topic.traffic,
-        )
-        topic.partitions[index] = partition
-        topic.traffic.touch()
-        if partition.is_flush_bound and log.flushed_offset < log.log_end_offset:
+
+    def _flush_opened(self, partition: Flushed, is_flush_bound: bool) -> None:
+        if is_flush_bound and partition.log.flushed_offset < partition.log.log_end_offset:
             # After a crash: what was acknowledged becomes visible again once it is known synced.
             self._flushes.request(partition)
-        return partition
+
+    # -- roles --------------------------------------------------------------------------------
+
+    def _replication_rules(self, config: TopicConfig) -> ReplicationRules:
+        return ReplicationRules(
+            self._lag_max_ms(), config.min_insync_replicas, config.flush_messages == 1
+        )
+
+    def _on_state(self, topic: HostedTopic, index: int, state: LeaderAndIsr) -> None:
+        """The state of a partition that was known before is another one now."""
+        partition = topic.partitions[index]
+        if self._broker_id not in state.replicas:
+            self._give_up(topic, index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif index in topic.replicas:
+            self._tell_replica(topic, index)
+        elif partition is None:
+            pass  # made when it is first used, or by ``materialise``
+        elif state.leader_id != self._broker_id or len(state.replicas) > 1:
+            self._give_up(topic, index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif partition.leader_epoch != state.leader_epoch:
+            partition.leader_epoch = state.leader_epoch
+            partition.touch()
+
+    def _open_replica(self, topic: HostedTopic, index: int) -> None:
+        log = self._open_log(topic, TopicPartition(topic.name, index))
+        rules = self._replication_rules(topic.config)
+        topic.replicas[index] = Replica(self._broker_id, log, rules, self._started_ms)
+        self._tell_replica(topic, index)
+
+    def _tell_replica(self, topic: HostedTopic, index: int) -> None:
+        replica, state = topic.replicas[index], topic.states[index]
+        if replica.on_state(state, self.broker_epochs, self._clock.monotonic_ms()):
+            self._drop_role(topic, index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._take_role(topic, index, replica)
+            return
+        partition = topic.partitions[index]
+        if isinstance(partition, ReplicatedPartition):
+            partition.settle()
+
+    def _take_role(self, topic: HostedTopic, index: int, replica: Replica) -> None:
+        topic.traffic.touch()
+        topic_partition = TopicPartition(topic.name, index)
+        log, role = replica.log, replica.role
+        assert isinstance(log, Log)
+        if isinstance(role, LeaderMachine):
+            partition = ReplicatedPartition(
+                topic_partition,
+                topic.topic_id,
+                log,
+                role,
+                topic.rules,
+                topic.traffic,
+                self._clock.monotonic_ms,
+                self._isr_wanted,
+            )
+            topic.partitions[index] = partition
+            self._flush_opened(partition, replica.rules.is_flush_bound)
+            self._isr_wanted(partition)
+        elif isinstance(role, FollowerMachine):
+            followed = FollowedPartition(topic_partition, topic.topic_id, log, replica, role)
+            topic.followed[index] = followed
+            self._flush_opened(followed, replica.rules.is_flush_bound)
+            self.on_followed(followed)
+
+    def _isr_wanted(self, partition: ReplicatedPartition) -> None:
+        self.on_isr_wanted(partition)
+
+    def _drop_role(self, topic: HostedTopic, index: int, reason: ErrorCode) -> None:
+        partition, topic.partitions[index] = topic.partitions[index], None
+        if partition is not None:
+            self._close(partition, reason)
+        followed = topic.followed.pop(index, None)
+        if followed is not None:
+            followed.close(reason)
+
+    def _give_up(self, topic: HostedTopic, index: int, reason: ErrorCode) -> None:
+        """The partition is not here any more, or not as it was."""
+        replica = topic.replicas.pop(index, None)
+        if replica is not None:
+            replica.on_removed()
+        self._drop_role(topic, index, reason)
+
+    def _on_flushed_closed(self, log: Log) -> None:
+        """A role ended while its log was being synced: that is news for the next one."""
+        partition = self.partition_of(log) or self.followed_of(log)
+        if partition is not None:
+            partition.advance_high_watermark()
+            if log.config.flush_messages == 1:
+                self._flushes.request(partition)
+
+    def after_follower_append(self, followed: FollowedPartition, info: AppendInfo) -> None:
+        """The work that an append from the leader leaves."""
+        if info.rolled is not None:
+            self.sync_rolled(followed, info.rolled)
+        config = followed.log.config
+        if config.flush_messages == 1 or followed.log.is_flush_due(self._clock.wall_ms()):
+            self._flushes.request(followed)
 
     # -- write --------------------------------------------------------------------------------
 
@@ -373,6 +552,9 @@ class ReplicaManager:
             for partition in topic.partitions:
                 if partition is not None and partition.log.is_flush_due(now_ms):
                     self._flushes.request(partition)
+            for followed in topic.followed.values():
+                if followed.log.is_flush_due(now_ms):
+                    self._flushes.request(followed)
 
     @property
     def flush_count(self) -> int:
@@ -386,20 +568,22 @@ class ReplicaManager:
     def request_flush(self, partition: Partition) -> None:
         self._flushes.request(partition)
 
-    def sync_rolled(self, partition: Partition, rolled: FlushNeeded) -> None:
+    def sync_rolled(self, partition: Flushed, rolled: FlushNeeded) -> None:
         """A segment was sealed: sync it, so that the recovery point can pass it."""
         self._background.disk(rolled.run, partial(self._on_rolled, partition, rolled))
 
     def _on_rolled(
-        self, partition: Partition, rolled: FlushNeeded, _: None, error: Exception | None
+        self, partition: Flushed, rolled: FlushNeeded, _: None, error: Exception | None
     ) -> None:
         self._synced_rolls += 1
         try:
             partition.log.on_flushed(rolled, error)
         except StorageError as failure:
             self.take_offline(failure)
-        else:
-            partition.advance_high_watermark()
+            return
+        partition.advance_high_watermark()
+        if partition.is_closed:
+            self._on_flushed_closed(partition.log)
 
     def take_offline(self, error: StorageError) -> None:
         """A log directory failed: its partitions answer KAFKA_STORAGE_ERROR from here on."""
@@ -407,8 +591,5 @@ class ReplicaManager:
             topic = self.topics.get(topic_partition.topic)
             if topic is None or topic_partition.partition >= len(topic.partitions):
                 continue
-            partition = topic.partitions[topic_partition.partition]
-            topic.partitions[topic_partition.partition] = None
             topic.traffic.touch()
-            if partition is not None:
-                self._close(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+            self._give_up(topic, topic_partition.partition, ErrorCode.KAFKA_STORAGE_ERROR)

@@ -22,7 +22,7 @@ from broker.config.broker_config import BrokerConfig, resolve_broker_config
 from broker.config.topic_config import TopicConfig, resolve_topic_config
 from broker.metadata.controller import Controller
 from broker.metadata.files import DiskDirectory
-from broker.metadata.image import ClusterImage
+from broker.metadata.image import ClusterImage, PartitionImage
 from broker.metadata.image import Endpoint as BrokerEndpoint
 from broker.metadata.journal import CorruptStoreError
 from broker.metadata.local_store import LocalStore
@@ -175,7 +175,13 @@ class Broker:
         await self._open_logs()
         if self.cluster is None:
             await self._register()
-        self.replicas = ReplicaManager(self.logs, self.clock, self.threads)
+        self.replicas = ReplicaManager(
+            self.logs,
+            self.clock,
+            self.threads,
+            BrokerId(self.config.node_id),
+            lambda: self.config.replica_lag_time_max_ms,
+        )
         if self.cluster is not None:
             await self._join(self.cluster)
         self.is_hosting = True
@@ -287,6 +293,7 @@ class Broker:
         cluster.start(self._advertised(), self.config.broker_rack, str(first.meta.directory_id))
         await cluster.answered()
         self._check_stop()
+        cluster.replication.start()
         self.on_broker_configs(self.image)
 
     def _advertised(self) -> tuple[BrokerEndpoint, ...]:
@@ -368,6 +375,8 @@ class Broker:
     async def stop(self) -> None:
         """Ordered stop; afterwards a start needs no recovery."""
         self.is_ready = False
+        if self.cluster is not None and self.config.controlled_shutdown_enable:
+            await self.cluster.leave()
         for listener in self.listeners:
             listener.stop_accepting()
         self.maintenance.stop()
@@ -438,11 +447,15 @@ class Broker:
 
     @property
     def most_replicas(self) -> int:
-        """That a partition can have: there is no replication between brokers yet."""
-        return 1
+        """That a partition which is made now can have."""
+        return max(len(self.image.brokers), 1)
 
     def leads(self, topic: str, index: int) -> bool:
         return self.cluster is None or self.cluster.leads(topic, index)
+
+    def holds(self, partition: PartitionImage) -> bool:
+        """Whether one of its replicas is this broker's."""
+        return self.cluster is None or self.config.node_id in partition.replicas
 
     def nodes(self, connection: Connection) -> list[Node]:
         """The brokers, at the addresses that ``connection``'s client shall dial."""

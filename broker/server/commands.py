@@ -10,6 +10,7 @@ from broker import compiled
 from broker.config.topic_config import resolve_topic_config
 from broker.model.ids import TopicPartition
 from broker.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from broker.replication.background import Flushed
 from broker.server import backup, reports
 from broker.server.control import Command
 from broker.server.retention import answer as retention_answer
@@ -47,7 +48,8 @@ async def stats(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
 
 async def trim(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
     """Cut the grown tails of all active segments, so that other tools can read them whole."""
-    partitions = list(broker.replicas.partitions())
+    replicas = broker.replicas
+    partitions: list[Flushed] = [*replicas.partitions(), *replicas.followed_partitions()]
     turn = Turn()
     for partition in partitions:
         if not partition.is_closed:
@@ -192,7 +194,8 @@ async def repair(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
         lost = await _cut(broker, topic_partition, topic)
     else:
         raise ValueError("how shall it be repaired: by cut, or by set-aside?")
-    log = broker.replicas.find(topic_partition.topic, topic_partition.partition).log
+    broker.replicas.materialise(topic_partition.topic, topic_partition.partition)
+    log = broker.logs.logs[topic_partition]
     if topic_partition.topic == CONSUMER_OFFSETS:
         broker.coordination.on_repaired()
     elif topic_partition.topic == TRANSACTION_STATE:

@@ -75,6 +75,10 @@ class CoordinatorLog:
     def max_batch_bytes(self) -> int:
         return self.partition.rules.max_message_bytes
 
+    @property
+    def may_answer(self) -> bool:
+        return self.partition.may_coordinate
+
     def append(self, records: Sequence[CoordinatorRecord], producer: Producer | None = None) -> int:
         now_ms = self._broker.clock.wall_ms()
         batch = build_batch(
@@ -100,6 +104,8 @@ def append_own(broker: Broker, partition: Partition, batch: bytearray, now_ms: i
     """Append a batch that this broker made; its first offset. Raises ``KafkaError``."""
     if partition.is_closed:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if partition.is_guarded:
+        partition.check_append(is_acks_all=True)
     header = peek_header(batch)
     return broker.replicas.append_own(partition, memoryview(batch), header, now_ms).base_offset
 

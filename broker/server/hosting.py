@@ -22,6 +22,8 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.topic_config import TopicConfig, resolve_topic_config
 from broker.metadata.changes import (
     BrokerConfigsChanged,
+    BrokerGone,
+    BrokerRegistered,
     PartitionsAdded,
     PartitionsChanged,
     TopicConfigsChanged,
@@ -33,7 +35,6 @@ from broker.model.error_code import ErrorCode
 from broker.model.errors import DiskFullError, KafkaError, StorageError
 from broker.model.ids import TopicPartition
 from broker.records.produce_rules import ProduceRules
-from broker.replication.replica_manager import NOT_LED
 from broker.server.tasks import Turn
 from broker.storage.flush import BlockingWork
 
@@ -80,6 +81,7 @@ class Hosting:
         directories does not mean that their topics were deleted. They are set aside.
         """
         self._clear_strays(image, may_delete)
+        self._tell_brokers(image)
         for topic in image.topics.values():
             self._host(topic)
 
@@ -87,6 +89,9 @@ class Hosting:
         for topic_partition, log in list(self._broker.logs.logs.items()):
             found = image.topics_by_id.get(log.topic_id) if log.topic_id is not None else None
             if found is not None and found.name == topic_partition.topic:
+                if may_delete and self._is_elsewhere(found, topic_partition.partition):
+                    logger.info("deleting the directory of %s: others have it", topic_partition)
+                    self._begin_deletion(topic_partition.topic, [topic_partition])
                 continue
             if may_delete and log.topic_id is not None:
                 logger.info("deleting the directory of %s: its topic is gone", topic_partition)
@@ -96,7 +101,18 @@ class Hosting:
                 self._give_up(topic_partition, self._broker.logs.set_aside)
         self._finish_deletions()
 
+    def _is_elsewhere(self, topic: TopicImage, index: int) -> bool:
+        """Whether other brokers have all replicas of this partition."""
+        return index < len(topic.partitions) and not self._broker.holds(topic.partitions[index])
+
+    def _tell_brokers(self, image: ClusterImage) -> None:
+        epochs = {broker_id: each.broker_epoch for broker_id, each in image.brokers.items()}
+        self._broker.replicas.on_brokers(epochs)
+        self._broker.fragments.on_brokers(epochs)
+
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
+        if any(isinstance(change, BrokerGone | BrokerRegistered) for change in new.changes):
+            self._tell_brokers(new)
         for change in new.changes:
             if isinstance(change, TopicCreated):
                 self._host(change.topic)
@@ -142,17 +158,28 @@ class Hosting:
     def _host(self, topic: TopicImage) -> None:
         self._finish_deletions(topic.name)
         config = self._config(topic)
-        epochs = [
-            partition.leader_epoch if self._broker.leads(topic.name, partition.index) else NOT_LED
-            for partition in topic.partitions
-        ]
-        self._broker.replicas.host_topic(
-            topic.name, topic.topic_id, epochs, config, produce_rules(config)
+        broker = self._broker
+        broker.replicas.host_topic(
+            topic.name,
+            topic.topic_id,
+            [partition.leadership for partition in topic.partitions],
+            config,
+            produce_rules(config),
         )
-        for index, epoch in enumerate(epochs):
-            if epoch != NOT_LED:
-                self._to_materialise.append(TopicPartition(topic.name, index))
+        gone = []
+        for partition in topic.partitions:
+            topic_partition = TopicPartition(topic.name, partition.index)
+            if broker.holds(partition):
+                self._to_materialise.append(topic_partition)
+            elif self._is_ours(topic, topic_partition):
+                logger.info("deleting the directory of %s: others have it now", topic_partition)
+                gone.append(topic_partition)
+        self._begin_deletion(topic.name, gone)
         self._work_soon()
+
+    def _is_ours(self, topic: TopicImage, topic_partition: TopicPartition) -> bool:
+        log = self._broker.logs.logs.get(topic_partition)
+        return log is not None and log.topic_id == topic.topic_id
 
     def _reconfigure(self, topic: TopicImage) -> None:
         config = self._config(topic)

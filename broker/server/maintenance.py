@@ -36,7 +36,7 @@ class Maintenance:
         self._reported: set[str] = set()
         self._is_checkpointing = False
         self._next_checkpoint_ms = 0
-        self._checkpointed_activity = (-1, -1, -1, -1)
+        self._checkpointed_activity = (-1, -1, -1, -1, -1)
         self._next_expiry_ms = 0
 
     def start(self) -> None:
@@ -97,12 +97,13 @@ class Maintenance:
             self._next_expiry_ms = now_ms + self._expiry_interval_ms
             self._expire_producers()
 
-    def _activity(self) -> tuple[int, int, int, int]:
+    def _activity(self) -> tuple[int, int, int, int, int]:
         """Differs whenever an offset that is checkpointed can have changed since the last look."""
         broker = self._broker
         return (
             sum(broker.dispatcher.request_counts.values()),
             broker.replicas.flush_count,
+            broker.replicas.followed_answers,
             broker.image.version,
             self.retention.deleted_segments,
         )

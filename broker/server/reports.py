@@ -179,7 +179,9 @@ def _figures(
             return (
                 None if topic_partition in broker.logs.offline_partitions else [index, 0, 0, 0, 0]
             )
-        log, high_watermark = found, found.log_end_offset
+        is_followed = broker.replicas.followed_of(found) is not None
+        log = found
+        high_watermark = found.high_watermark if is_followed else found.log_end_offset
     return [index, log.log_start_offset, high_watermark, log.size_in_bytes, len(log.segments)]
 
 
@@ -188,7 +190,7 @@ def _partition(broker: Broker, topic: HostedTopic, index: int) -> dict[str, Any]
     image = broker.image.partition(topic.name, index)
     answer: dict[str, Any] = {
         "partition": index,
-        "leader_epoch": topic.leader_epochs[index],
+        "leader_epoch": topic.states[index].leader_epoch,
         "offline_reason": None if offline is None else str(offline.error),
         "offline_since_ms": None if offline is None else offline.since_ms,
         "out_of_sync": []

@@ -211,9 +211,10 @@ class Retention:
     def _note_flush(self, log: Log, outcome: RetentionOutcome) -> None:
         if outcome.flush is None:
             return
-        partition = self._broker.replicas.partition_of(log)
-        if partition is not None:
-            self._broker.replicas.sync_rolled(partition, outcome.flush)
+        replicas = self._broker.replicas
+        here = replicas.partition_of(log) or replicas.followed_of(log)
+        if here is not None:
+            replicas.sync_rolled(here, outcome.flush)
         else:
             outcome.flush.release()  # its partition is not used yet; a later flush takes it along
 

@@ -1,6 +1,6 @@
 """Three brokers and a real ZooKeeper: who is there, who is controller, who leads, and what a kill costs.
 
-Partitions have one replica each, as brokers do not replicate yet.
+Partitions have one replica each here; `test_replication.py` is about those of several.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def test_any_broker_makes_topics_and_no_more_replicas_than_there_can_be(
 
     for number in cluster.brokers:
         name = requests.new_topic_name()
-        assert created(name, number, 2) == INVALID_REPLICATION_FACTOR
+        assert created(name, number, 4) == INVALID_REPLICATION_FACTOR
         assert created(name, number, 1) == 0
         assert created(name, number, 1) == TOPIC_ALREADY_EXISTS
 

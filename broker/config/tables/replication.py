@@ -27,12 +27,14 @@ KEYS = (
         "true",
         "Whether leadership goes back to preferred replicas by itself.",
         importance=HIGH,
+        has_effect=True,
     ),
     ConfigKey(
         "controlled.shutdown.enable",
         BOOLEAN,
         "true",
         "Whether a stopping broker hands its leaderships over first.",
+        has_effect=True,
     ),
     ConfigKey(
         "cordoned.log.dirs",
@@ -62,6 +64,7 @@ KEYS = (
         "How often it is checked whether preferred replicas lead.",
         Range(1),
         importance=HIGH,
+        has_effect=True,
     ),
     ConfigKey(
         "min.insync.replicas",
@@ -102,6 +105,7 @@ KEYS = (
         "1048576",
         "Bytes of one partition that a follower asks for at a time.",
         Range(0),
+        has_effect=True,
     ),
     ConfigKey(
         "replica.fetch.min.bytes",
@@ -109,6 +113,7 @@ KEYS = (
         "1",
         "Bytes that must be there before a waiting follower is answered.",
         importance=HIGH,
+        has_effect=True,
     ),
     ConfigKey(
         "replica.fetch.response.max.bytes",
@@ -116,6 +121,7 @@ KEYS = (
         "10485760",
         "Bytes of all partitions that a follower asks for at a time.",
         Range(0),
+        has_effect=True,
     ),
     ConfigKey(
         "replica.fetch.wait.max.ms",
@@ -123,6 +129,7 @@ KEYS = (
         "500",
         "How long a follower's fetch waits for new data.",
         importance=HIGH,
+        has_effect=True,
     ),
     ConfigKey(
         "replica.high.watermark.checkpoint.interval.ms",
@@ -138,6 +145,7 @@ KEYS = (
         "30000",
         "How long a follower may lag before it leaves the in-sync replicas.",
         importance=HIGH,
+        has_effect=True,
     ),
     ConfigKey(
         "replica.selector.class",

@@ -6,6 +6,9 @@ membership    registration, candidacy, terms of office; the newest image, howeve
 private_wire  frames of the APIs between brokers, and the proof of the cluster's secret
 private_apis  what a broker answers to others
 peer          a connection to another broker
+replication   replica_fetcher (one a leader) and isr_changes (what leaders propose)
+refusals      what presence sees: processes that are dead, told to the controller and fenced
+preferred_leaders  the controller's timer
 producer_ids  blocks of producer ids, by compare-and-set
 """
 

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.metadata import znodes
@@ -25,7 +26,7 @@ from broker.metadata.image_codec import decode_update
 from broker.metadata.image_feed import ImageFeed, ImageFollower, ImageUpdate
 from broker.metadata.load import read_image
 from broker.metadata.registration import Registration
-from broker.metadata.requests import NewTopic
+from broker.metadata.requests import AlteredIsr, NewTopic
 from broker.metadata.store import Node, SessionState
 from broker.metadata.term import ControllerTerm
 from broker.metadata.zookeeper_address import ZooKeeperAddress
@@ -33,10 +34,14 @@ from broker.metadata.zookeeper_session import SessionFile
 from broker.metadata.zookeeper_store import CannotConnectError, ZooKeeperStore
 from broker.model.ids import NO_BROKER, BrokerId
 from broker.server.cluster.forwarding import forward, is_forwarded
+from broker.server.cluster.isr_wire import AskedIsr
 from broker.server.cluster.joining import Agreed, agree
-from broker.server.cluster.peer import Peer, PeerError, PeerRefusedError
+from broker.server.cluster.peer import Peer, PeerError, PeerRefusedError, endpoint_of
+from broker.server.cluster.preferred_leaders import PreferredLeaders
 from broker.server.cluster.private_apis import PrivateApis
 from broker.server.cluster.private_wire import PrivateKey
+from broker.server.cluster.refusals import Refusals
+from broker.server.cluster.replication import Replication
 from broker.server.data_directory import claim_for_zookeeper
 from broker.server.start_error import StartError, StartInterrupted
 from broker.server.tasks import called_back
@@ -51,6 +56,8 @@ logger: Final = logging.getLogger(__name__)
 SESSION_FILE: Final = "zookeeper-session"
 #: Between attempts to reach a controller.
 BACK_OFF_SECONDS: Final = 0.1
+#: How long a broker that stops waits until others lead what it led.
+LEAVE_SECONDS: Final = 5.0
 #: How long a topic that another broker's controller has made may take to be seen here.
 SEEN_SECONDS: Final = 5.0
 
@@ -72,8 +79,12 @@ class Membership:
             self._post,
         )
         self.apis = PrivateApis(self, broker.loop)
+        self.replication = Replication(broker, self)
+        self.refusals = Refusals(broker, self)
         self._images = ImageFollower()
         self.image = ClusterImage()
+        #: The last image that was told; while no registration is answered none is.
+        self._told: ClusterImage | None = None
         self.secret = b""
         self._cluster_id = ""
         self._answered: asyncio.Future[None] = broker.loop.create_future()
@@ -120,6 +131,8 @@ class Membership:
         self._registration.start()
         self._candidacy.start()
         self._broker.tasks.spawn(self._keep_pulling(), "pull the image")
+        self.refusals.start()
+        PreferredLeaders(self._broker, self).start()
 
     async def answered(self) -> None:
         """Returns when the image holds our registration. Raises StartError at a rival, and
@@ -151,12 +164,18 @@ class Membership:
     @property
     def controller(self) -> Controller:
         """Of this broker's term of office, else one that refuses everything."""
-        term = self._term
+        term = self.term
         return self._idle_controller if term is None else term.controller
 
     @property
     def is_in_office(self) -> bool:
-        return self._term is not None
+        return self.term is not None
+
+    def suspect_controller(self) -> None:
+        """Its address refuses. Whoever is elected raises the epoch, so a wrong suspicion costs a term
+        and nothing else."""
+        if self._candidacy is not None:
+            self._candidacy.suspect()
 
     @property
     def feed(self) -> ImageFeed | None:
@@ -164,7 +183,8 @@ class Membership:
         return term.feed if isinstance(term, ControllerTerm) else None
 
     @property
-    def _term(self) -> ControllerTerm | None:
+    def term(self) -> ControllerTerm | None:
+        """While this broker is in office."""
         candidacy = self._candidacy
         if candidacy is None or not candidacy.is_in_office:
             return None
@@ -205,6 +225,7 @@ class Membership:
         self._controller_changed.set()
         if self._peer is not None:
             self._peer.close()  # it waits for an image that does not count any more
+        self.replication.on_controller()
 
     def _new_term(self, on_stopped: Callable[[str], None]) -> ControllerTerm:
         return ControllerTerm(
@@ -246,18 +267,24 @@ class Membership:
 
     def _take(self, update: ImageUpdate) -> None:
         before = self.image
-        is_next = len(update.steps) == 1 and self._images.known == (
-            update.controller_epoch,
-            update.base,
+        is_next = (
+            len(update.steps) == 1
+            and self._images.known == (update.controller_epoch, update.base)
+            and self._told is before
         )
         if not self._images.on_update(update):
             return
         after = self._images.image
-        if not is_next:
-            after = replace(after, changes=tuple(differences(before, after)))
-        self.image = after
         assert self._registration is not None
-        if self._registration.on_image(after):
+        is_told = self._registration.on_image(after)
+        if not is_next:
+            # From the last one that was told: some may have been kept from those who take roles.
+            base = before if self._told is None else self._told
+            after = replace(after, changes=tuple(differences(base, after)))
+        self.image = after
+        self.refusals.on_image(after)
+        if is_told:
+            self._told = after
             if not self._answered.done():
                 self._answered.set_result(None)
             self._on_image(before, after)
@@ -275,8 +302,7 @@ class Membership:
             except PeerRefusedError as error:
                 if self._candidacy.controller_id == controller_id:
                     logger.warning("the controller %d is gone: %s", controller_id, error)
-                    # Whoever is elected raises the epoch, so a wrong suspicion costs a term only.
-                    self._candidacy.suspect()
+                    self.suspect_controller()
                 await asyncio.sleep(BACK_OFF_SECONDS)
             except (PeerError, ValueError) as error:
                 logger.info("no image from the controller %d: %s", controller_id, error)
@@ -284,7 +310,7 @@ class Membership:
 
     async def _pull_from(self, controller_id: BrokerId) -> None:
         assert self._candidacy is not None
-        peer = self._peer = await self._connect(controller_id)
+        peer = self._peer = await self.connect(controller_id)
         try:
             while self._candidacy.controller_id == controller_id:
                 known = self._images.known
@@ -296,15 +322,22 @@ class Membership:
             self._peer = None
             peer.close()
 
-    async def _connect(self, broker_id: BrokerId) -> Peer:
+    async def connect(self, broker_id: BrokerId) -> Peer:
         """By its registration: the image may be too old to know it. Raises PeerError."""
         node = await called_back(self.store.get, znodes.broker_path(broker_id))
         if not isinstance(node, Node):
             raise PeerError(f"broker {broker_id} is not registered")
-        broker = znodes.decode_broker(broker_id, node.creation_id, node.data)
-        endpoint = next((e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"), None)
-        if endpoint is None:
-            raise PeerError(f"broker {broker_id} has no PLAINTEXT listener")
+        return await self._dial(znodes.decode_broker(broker_id, node.creation_id, node.data))
+
+    async def connect_by_image(self, broker_id: BrokerId) -> Peer:
+        """Where the image says that it is: the store may be away. Raises PeerError."""
+        broker = self.image.brokers.get(broker_id)
+        if broker is None:
+            raise PeerError(f"broker {broker_id} is not there")
+        return await self._dial(broker)
+
+    async def _dial(self, broker: BrokerImage) -> Peer:
+        endpoint = endpoint_of(broker)
         return await Peer.connect(endpoint.host, endpoint.port, self.secret)
 
     # Requests to the controller ----------------------------------------------------------------
@@ -318,13 +351,62 @@ class Membership:
 
     async def connect_to_controller(self) -> Peer:
         """Raises PeerError."""
-        assert self._candidacy is not None
-        return await self._connect(self._candidacy.controller_id)
+        return await self.connect(self.controller_id)
+
+    @property
+    def controller_id(self) -> BrokerId:
+        return NO_BROKER if self._candidacy is None else self._candidacy.controller_id
+
+    @property
+    def broker_epoch(self) -> int | None:
+        """None while this broker is not registered."""
+        return None if self._registration is None else self._registration.broker_epoch
+
+    def let_leave(
+        self, broker_id: BrokerId, broker_epoch: int, done: Callable[[bool], None]
+    ) -> None:
+        """That broker is about to stop: ``done`` when others lead what it led."""
+        term = self.term
+        if term is None:
+            done(False)
+        else:
+            term.broker_leaves(broker_id, broker_epoch, partial(done, True))
+
+    async def leave(self) -> None:
+        """This broker is about to stop: returns when others lead, or cannot be asked."""
+        broker_epoch = self.broker_epoch
+        if broker_epoch is None or len(self.image.brokers) < 2:
+            return
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS):
+                if self.term is not None:
+                    await called_back(self.let_leave, self.broker_id, broker_epoch)
+                    return
+                with closing(await self.connect_to_controller()) as peer:
+                    body = {"broker": self.broker_id, "epoch": broker_epoch}
+                    await peer.ask_json(PrivateKey.LEAVE, body)
+        except (PeerError, TimeoutError) as error:
+            logger.warning("stopping although others may not lead yet: %r", error)
+
+    def alter_isrs(
+        self, asked: Sequence[AskedIsr], done: Callable[[list[AlteredIsr]], None]
+    ) -> None:
+        """Of the controller, which refuses unless this broker is in office; in their order."""
+        results: dict[int, AlteredIsr] = {}
+
+        def altered(number: int, result: AlteredIsr) -> None:
+            results[number] = result
+            if len(results) == len(asked):
+                done([results[number] for number in range(len(asked))])
+
+        controller = self.controller
+        for number, (topic, index, proposal) in enumerate(asked):
+            controller.alter_isr(topic, index, proposal, partial(altered, number))
 
     async def create_topics(self, topics: Sequence[NewTopic]) -> None:
         """Of our own accord, wherever the controller is; returns when they are seen here, or will
         not be. Who loses a race finds the topic anyway."""
-        if self._term is not None:
+        if self.term is not None:
             await called_back(self.controller.create_topics, topics, False)
             return
         told = [

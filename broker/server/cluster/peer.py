@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import Any, Final
 
+from broker.metadata.image import BrokerImage, Endpoint
 from broker.server.cluster.private_wire import (
     PrivateKey,
     decode_length,
@@ -21,6 +22,8 @@ CONNECT_SECONDS: Final = 3.0
 ANSWER_SECONDS: Final = 10.0
 #: Of a client's request that was passed on.
 RELAY_SECONDS: Final = 60.0
+#: Read ahead of an answer that is large.
+BUFFER_BYTES: Final = 1024 * 1024
 
 
 class PeerError(Exception):
@@ -29,6 +32,14 @@ class PeerError(Exception):
 
 class PeerRefusedError(PeerError):
     """Nobody listens on its address: its process is gone."""
+
+
+def endpoint_of(broker: BrokerImage) -> Endpoint:
+    """Where other brokers dial it. Raises PeerError."""
+    for endpoint in broker.endpoints:
+        if endpoint.security_protocol == "PLAINTEXT":
+            return endpoint
+    raise PeerError(f"broker {broker.broker_id} has no PLAINTEXT listener")
 
 
 class Peer:
@@ -44,7 +55,7 @@ class Peer:
         """Raises PeerError."""
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                reader, writer = await asyncio.open_connection(host, port)
+                reader, writer = await asyncio.open_connection(host, port, limit=BUFFER_BYTES)
         except ConnectionRefusedError as error:
             raise PeerRefusedError(f"{host}:{port} refuses") from error
         except OSError as error:  # time-outs are
@@ -87,6 +98,13 @@ class Peer:
         the answer is ours. Raises PeerError."""
         self._correlation_id += 1
         return await self._exchange(with_correlation_id(frame, self._correlation_id), RELAY_SECONDS)
+
+    async def fetch(self, frame: bytes, wait_seconds: float) -> memoryview:
+        """A fetch, without its length, which may wait; what comes behind the correlation id.
+        Raises PeerError."""
+        self._correlation_id += 1
+        request = with_correlation_id(frame, self._correlation_id)
+        return memoryview(await self._exchange(request, wait_seconds + ANSWER_SECONDS))[4:]
 
     async def _exchange(self, request: bytes, seconds: float) -> bytes:
         try:

@@ -1,5 +1,5 @@
-"""What a broker answers to others of its cluster: the image that it is controller of, and topics
-that they want made. See ``private_wire`` for the frames and the proof that comes first."""
+"""What a broker answers to others of its cluster: the image that it is controller of, topics that they
+want made, ISRs that leaders propose. See ``private_wire`` for the frames and the proof that comes first."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.metadata.image_codec import encode_update
 from broker.metadata.image_feed import ImageVersion
-from broker.metadata.requests import CreatedTopic, NewTopic
+from broker.metadata.requests import AlteredIsr, CreatedTopic, NewTopic
+from broker.model.ids import BrokerId
 from broker.protocol.request import RequestHeader
+from broker.server.cluster.isr_wire import decode_proposals, encode_altered
 from broker.server.cluster.private_wire import (
     VERSION,
     PrivateKey,
@@ -64,6 +66,15 @@ class PrivateApis:
                 return self._pull(connection, header, body)
             if header.api_key == PrivateKey.CREATE_TOPICS:
                 self._create_topics(connection, header, body)
+                return None
+            if header.api_key == PrivateKey.REFUSAL:
+                self._membership.refusals.on_told(body)
+                return self._answer(header, {})
+            if header.api_key == PrivateKey.LEAVE:
+                self._leave(connection, header, body)
+                return None
+            if header.api_key == PrivateKey.ALTER_ISR:
+                self._alter_isr(connection, header, body)
                 return None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CloseConnection(f"private API {header.api_key}: {error!r}") from error
@@ -143,3 +154,27 @@ class PrivateApis:
             slot.complete(self._answer(header, told))
 
         self._membership.controller.create_topics(topics, False, created)
+
+    # Brokers that stop -------------------------------------------------------------------------
+
+    def _leave(self, connection: Connection, header: RequestHeader, body: dict[str, Any]) -> None:
+        broker_id, broker_epoch = BrokerId(int(body["broker"])), int(body["epoch"])
+        slot = connection.defer(header)
+
+        def left(is_done: bool) -> None:
+            slot.complete(self._answer(header, {"left": is_done}))
+
+        self._membership.let_leave(broker_id, broker_epoch, left)
+
+    # ISRs --------------------------------------------------------------------------------------
+
+    def _alter_isr(
+        self, connection: Connection, header: RequestHeader, body: dict[str, Any]
+    ) -> None:
+        asked = decode_proposals(body)
+        slot = connection.defer(header)
+
+        def altered(results: list[AlteredIsr]) -> None:
+            slot.complete(self._answer(header, encode_altered(results)))
+
+        self._membership.alter_isrs(asked, altered)

@@ -14,9 +14,12 @@ import json
 import secrets
 from enum import IntEnum
 from struct import Struct
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.server.cluster import PRIVATE_FROM
+
+if TYPE_CHECKING:
+    from broker.replication.fetch_session import FetchSession
 
 VERSION: Final = 0
 NONCE_BYTES: Final = 16
@@ -34,17 +37,22 @@ class PrivateKey(IntEnum):
     PROVE = PRIVATE_FROM
     PULL_IMAGE = PRIVATE_FROM + 1
     CREATE_TOPICS = PRIVATE_FROM + 2
+    ALTER_ISR = PRIVATE_FROM + 3
+    REFUSAL = PRIVATE_FROM + 4
+    LEAVE = PRIVATE_FROM + 5
 
 
 class Proving:
     """Of the called: a connection on its way to be trusted."""
 
-    __slots__ = ("caller_nonce", "is_proved", "own_nonce")
+    __slots__ = ("caller_nonce", "fetch_session", "is_proved", "own_nonce")
 
     def __init__(self, caller_nonce: str) -> None:
         self.caller_nonce = caller_nonce
         self.own_nonce = new_nonce()
         self.is_proved = False
+        #: Of a follower that fetches over this connection.
+        self.fetch_session: FetchSession | None = None
 
 
 def encode_request(key: PrivateKey, correlation_id: int, body: Any) -> bytes:

@@ -7,10 +7,11 @@ Without an authoriser every operation is allowed; the bits are Kafka's ``AclOper
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.model.error_code import ErrorCode
-from broker.model.ids import ZERO_TOPIC_ID
+from broker.model.ids import ZERO_TOPIC_ID, BrokerId
 from broker.model.internal_topics import is_internal
 from broker.protocol.codec import EncodedItems
 from broker.protocol.schema import response_types
@@ -89,7 +90,7 @@ async def handle_describe_topic_partitions(
             next_cursor = types.Cursor(topic_name=name, partition_index=0)
             break
         taken = topic.partitions[first_index : first_index + left]
-        topics.add(await _known(types, topic, taken, turn))
+        topics.add(await _known(types, topic, taken, turn, image.brokers))
         left -= len(taken)
         if first_index + len(taken) < len(topic.partitions):
             next_cursor = types.Cursor(topic_name=name, partition_index=first_index + len(taken))
@@ -108,7 +109,11 @@ def _unknown(types: Any, name: str) -> object:
 
 
 async def _known(
-    types: Any, topic: TopicImage, partitions: tuple[PartitionImage, ...], turn: Turn
+    types: Any,
+    topic: TopicImage,
+    partitions: tuple[PartitionImage, ...],
+    turn: Turn,
+    brokers: Container[BrokerId],
 ) -> object:
     found = (
         types.DescribeTopicPartitionsResponsePartition(
@@ -120,7 +125,7 @@ async def _known(
             isr_nodes=sorted(partition.isr),
             eligible_leader_replicas=[],
             last_known_elr=[],
-            offline_replicas=[],
+            offline_replicas=[each for each in partition.replicas if each not in brokers],
         )
         for partition in partitions
     )

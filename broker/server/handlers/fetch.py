@@ -9,7 +9,7 @@ answer below the high watermark does not happen.
 
 Sessions (KIP-227) and topic ids (13+) as in Kafka: an unknown id fails its partition only.
 
-Left out: reading from followers (KIP-392), replica fetches, tiered storage.
+Fetches of followers are ``replica_fetch.py``'s. Left out: reading from followers (KIP-392), tiered storage.
 
 Hot path: per fetched partition one look-up, one ``Partition.read`` and one result object; within
 a session a partition without news costs one comparison.
@@ -74,13 +74,18 @@ def handle_decoded(
     frame: memoryview,
 ) -> Answer | None:
     version = header.api_version
+    if request.replica_id >= 0:
+        # Here: that module builds on this one, and a broker by itself needs none of it.
+        from broker.server.handlers.replica_fetch import handle as handle_replica
+
+        return handle_replica(broker, connection, header, request)
     try:
         session, is_incremental = _resolve_session(broker, request, version >= TOPIC_IDS_FROM)
     except KafkaError as error:
         return encode_response(
             version, header.correlation_id, 0, error.code, INVALID_SESSION_ID, [], []
         )
-    operation = _FetchOperation(broker, header, request, session, is_incremental)
+    operation = FetchOperation(broker, header, request, session, is_incremental)
     if not operation.is_large:
         operation.collect()
         if operation.is_answerable:
@@ -114,7 +119,7 @@ def _resolve_session(
     return session, True
 
 
-class _FetchOperation:
+class FetchOperation:
     """One request: what it wants, and what was found at the last look."""
 
     __slots__ = (
@@ -234,19 +239,19 @@ class _FetchOperation:
         entry.replica = None
         try:
             if entry in self._unreadable:
-                return _failed(entry.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+                return failed(entry.partition, ErrorCode.KAFKA_STORAGE_ERROR)
             replica = self._broker.replicas.find(entry.topic, entry.partition)
             entry.replica = replica
             replica.check_leader_epoch(entry.current_leader_epoch)
             return self._read_partition(entry, replica)
         except KafkaError as error:
-            return _failed(entry.partition, error.code)
+            return failed(entry.partition, error.code)
         except CorruptLogError as error:
             self._broker.report_corruption(error)
-            return _failed(entry.partition, ErrorCode.CORRUPT_MESSAGE)
+            return failed(entry.partition, ErrorCode.CORRUPT_MESSAGE)
         except (StorageError, NoDescriptorError, OSError) as error:
             self._broker.report_read_error(entry.topic, entry.partition, error)
-            return _failed(entry.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+            return failed(entry.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _read_partition(self, entry: SessionPartition, replica: Partition) -> FetchPartitionResult:
         log = replica.log
@@ -351,8 +356,15 @@ class _FetchOperation:
             return
         replicas = {entry.replica for entry in self._entries if entry.replica is not None}
         self._delayed = DelayedFetch(
-            replicas, remaining_ms, self._broker.scheduler, self._try_complete, self._on_deadline
+            self._waiting_places(replicas),
+            remaining_ms,
+            self._broker.scheduler,
+            self._try_complete,
+            self._on_deadline,
         )
+
+    def _waiting_places(self, replicas: set[Partition]) -> list[set[DelayedFetch]]:
+        return [replica.fetch_waiters for replica in replicas]
 
     def _on_warm(
         self,
@@ -456,5 +468,5 @@ def _pull_all(reads: list[ColdRead]) -> list[OSError | None]:
     return errors
 
 
-def _failed(partition: int, code: ErrorCode) -> FetchPartitionResult:
+def failed(partition: int, code: ErrorCode) -> FetchPartitionResult:
     return FetchPartitionResult(partition, int(code), NO_OFFSET, NO_OFFSET, NO_OFFSET)

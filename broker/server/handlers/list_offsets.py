@@ -152,6 +152,7 @@ class _LookUp:
         log = partition.log
         end_offset = partition.readable_end(self._is_read_committed)
         if timestamp == LATEST:
+            partition.check_lease()
             return UNKNOWN, end_offset, partition.leader_epoch
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             start = log.log_start_offset

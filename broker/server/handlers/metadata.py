@@ -11,14 +11,14 @@ Hot path: every client asks; a topic's bytes are kept per layout until its image
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from broker.metadata.image import ClusterImage, PartitionImage, TopicImage
 from broker.metadata.topic_names import why_illegal
 from broker.model.error_code import ErrorCode
-from broker.model.ids import NO_BROKER
+from broker.model.ids import NO_BROKER, BrokerId
 from broker.model.internal_topics import is_internal
 from broker.protocol.hot.metadata import (
     OPERATIONS_NOT_TOLD,
@@ -49,17 +49,23 @@ PARTITIONS_AT_ONCE: Final = 200
 
 
 class FragmentCache:
-    """Encoded topics by (layout, operations told?); an entry is good while its image is the same."""
+    """Encoded topics by (layout, operations told?); an entry is good while its image is the same, and
+    no broker comes or goes: replicas of those that are not there are told as offline."""
 
     def __init__(self) -> None:
         self._by_layout: dict[tuple[int, bool], dict[str, tuple[TopicImage, bytes]]] = {}
+        self._brokers: Container[BrokerId] | None = None
+
+    def on_brokers(self, brokers: Container[BrokerId]) -> None:
+        self._brokers = brokers
+        self._by_layout.clear()
 
     def get(self, version: int, topic: TopicImage, with_operations: bool) -> bytes:
         fragments = self._by_layout.setdefault((fragment_layout(version), with_operations), {})
         known = fragments.get(topic.name)
         if known is not None and known[0] is topic:
             return known[1]
-        described = _describe(topic, topic.partitions, with_operations)
+        described = _describe(topic, topic.partitions, with_operations, self._brokers)
         fragment = encode_topic_fragment(version, described)
         fragments[topic.name] = (topic, fragment)
         return fragment
@@ -68,11 +74,12 @@ class FragmentCache:
         self, version: int, topic: TopicImage, with_operations: bool
     ) -> Iterator[bytes | None]:
         """As ``get``, for a topic of many partitions: None after each portion, then the bytes."""
-        described = _describe(topic, (), with_operations)
+        described = _describe(topic, (), with_operations, None)
+        brokers = self._brokers
         parts = [encode_topic_head(version, described, len(topic.partitions))]
         for first in range(0, len(topic.partitions), PARTITIONS_AT_ONCE):
             portion = topic.partitions[first : first + PARTITIONS_AT_ONCE]
-            parts.append(encode_partitions(version, _describe_partitions(portion)))
+            parts.append(encode_partitions(version, _describe_partitions(portion, brokers)))
             yield None
         parts.append(encode_topic_tail(version, described))
         fragment = b"".join(parts)
@@ -91,18 +98,23 @@ class FragmentCache:
 
 
 def _describe(
-    topic: TopicImage, partitions: Sequence[PartitionImage], with_operations: bool
+    topic: TopicImage,
+    partitions: Sequence[PartitionImage],
+    with_operations: bool,
+    brokers: Container[BrokerId] | None,
 ) -> MetadataTopic:
     return MetadataTopic(
         topic.name,
         topic.topic_id,
-        _describe_partitions(partitions),
+        _describe_partitions(partitions, brokers),
         is_internal=is_internal(topic.name),
         authorized_operations=ALL_TOPIC_OPERATIONS if with_operations else OPERATIONS_NOT_TOLD,
     )
 
 
-def _describe_partitions(partitions: Sequence[PartitionImage]) -> list[MetadataPartition]:
+def _describe_partitions(
+    partitions: Sequence[PartitionImage], brokers: Container[BrokerId] | None
+) -> list[MetadataPartition]:
     return [
         MetadataPartition(
             partition.index,
@@ -110,10 +122,20 @@ def _describe_partitions(partitions: Sequence[PartitionImage]) -> list[MetadataP
             partition.leader_epoch,
             partition.replicas,
             tuple(sorted(partition.isr)),
+            offline_replicas=offline_replicas(partition, brokers),
             error_code=LEADERLESS if partition.leader_id == NO_BROKER else ErrorCode.NONE,
         )
         for partition in partitions
     ]
+
+
+def offline_replicas(
+    partition: PartitionImage, brokers: Container[BrokerId] | None
+) -> tuple[BrokerId, ...]:
+    """Of brokers that are not there; ``brokers`` None: nothing is known of them."""
+    if brokers is None:
+        return ()
+    return tuple(replica for replica in partition.replicas if replica not in brokers)
 
 
 def handle(

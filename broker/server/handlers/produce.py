@@ -2,8 +2,9 @@
 
 Behaviour: every partition gets its own verdict; appends happen in the order of arrival. acks=0 has
 no answer, and an error then closes the connection, so that the client looks for metadata anew (G26).
-acks=1 and acks=all answer once the high watermark covers the batch, which on a single node is at once
-unless ``flush.messages=1`` makes it wait for the disk.
+acks=1 and acks=all answer once the high watermark covers the batch, which with one replica is at once
+unless ``flush.messages=1`` makes it wait for the disk. With several, acks=1 does not wait for followers, but
+needs the leader's lease; acks=all needs ``min.insync.replicas`` before the append and when it is committed.
 
 Per version: 3-8 plain; 9+ flexible; 10+ may name the current leader; 13 topics by id. Versions 0-2 are
 advertised but refused by the dispatcher (KIP-896).
@@ -26,7 +27,7 @@ error, nothing to wait for) allocates one tuple and two lists.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -262,8 +263,8 @@ class _ProduceOperation:
         try:
             partition = broker.replicas.find(key, index)
             partition.traffic.on_produced()
-            if self.request.acks == ACKS_ALL and partition.log.config.min_insync_replicas > 1:
-                raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)  # the leader is all there is
+            if partition.is_guarded:
+                partition.check_append(self.request.acks == ACKS_ALL)
             if partition.is_internal and not self._may_write_internal:
                 raise KafkaError(
                     ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -274,10 +275,12 @@ class _ProduceOperation:
                     ErrorCode.INVALID_RECORD, "exactly one batch is needed, got none"
                 )
             batch_header = check_header(records, partition.rules, now_ms, self._api_version)
-            check = None
+            check: Callable[[], None] | None = None
             if batch_header.attributes & TRANSACTIONAL_FLAG:
                 check = partial(self._check_transaction, partition, batch_header)
                 check()
+            elif partition.is_guarded:
+                check = partial(partition.check_append, self.request.acks == ACKS_ALL)
             info = broker.replicas.append(partition, records, batch_header, now_ms)
         except InvalidBatch as error:
             self._count_failure(key)
@@ -321,7 +324,9 @@ class _ProduceOperation:
         position: int,
         index: int,
     ) -> PartitionResult:
-        if info.last_offset >= partition.high_watermark:
+        if info.last_offset >= partition.high_watermark and (
+            self.request.acks == ACKS_ALL or not partition.acknowledges_early
+        ):
             self.waiting[partition] = (info.last_offset + 1, results, position)
         return (
             index,

@@ -38,35 +38,10 @@ NOTHING: Final = EncodedItems(())
 async def handle_create(broker: Broker, context: RequestContext, request: Any) -> object:
     types = response_types(context.api_key, context.api_version)
     asked = await listed((_new_topic(topic) for topic in request.topics), Turn())
-    refused = _too_many_replicas(broker, asked)
-    asked = [topic for topic in asked if topic.name not in refused]
     results = await called_back(broker.controller.create_topics, asked, request.validate_only)
-    results += refused.values()
     configs = _CreatedConfigs(broker, types, context.api_version >= CONFIGS_FROM)
     topics = (_created(types, result, configs) for result in results)
     return types.CreateTopicsResponse(throttle_time=0, topics=await encoded(topics, Turn()))
-
-
-def _too_many_replicas(broker: Broker, topics: list[NewTopic]) -> dict[str, CreatedTopic]:
-    """The controller of a cluster would place them, and nobody would copy them."""
-    if broker.cluster is None:
-        return {}
-    most = broker.most_replicas
-    message = f"Brokers do not replicate yet: the replication factor can be {most} at most."
-    code = ErrorCode.INVALID_REPLICATION_FACTOR
-    return {
-        topic.name: CreatedTopic(topic.name, error=code, message=message)
-        for topic in topics
-        if max(_replica_counts(broker, topic)) > most
-    }
-
-
-def _replica_counts(broker: Broker, topic: NewTopic) -> list[int]:
-    if topic.assignments:
-        return [len(replicas) for _, replicas in topic.assignments]
-    if topic.replication_factor == BROKER_DEFAULT:
-        return [broker.config.default_replication_factor]
-    return [topic.replication_factor]
 
 
 class _CreatedConfigs:

@@ -53,6 +53,7 @@ class MemoryLog:
         self.refusal: ErrorCode | None = None
         self.holds = False
         self.max_batch_bytes = 1_048_588
+        self.may_answer = True
         self._waiting: list[Callable[[ErrorCode], None]] = []
 
     def append(self, records: Sequence[CoordinatorRecord], producer: Producer | None = None) -> int:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.config.topic_config import TopicConfig
-from broker.model.ids import TopicPartition
+from broker.model.ids import BrokerId, TopicPartition
+from broker.model.leadership import LeaderAndIsr
 from broker.records.header import peek_header
 from broker.records.produce_rules import ProduceRules
 from broker.replication.partition import Partition
@@ -21,6 +22,7 @@ from tests.support.by_hand import ManualScheduler, ManualThreads
 
 TOPIC_ID = uuid.UUID(int=7)
 ORDERS = "orders"
+OWN_ID = BrokerId(1)
 
 
 class World:
@@ -38,7 +40,7 @@ class World:
             node_id=1,
         )
         self.logs.open(lambda topic_partition: config())
-        self.replicas = ReplicaManager(self.logs, self.scheduler, self.threads)
+        self.replicas = ReplicaManager(self.logs, self.scheduler, self.threads, OWN_ID)
 
     def host(
         self,
@@ -46,12 +48,17 @@ class World:
         partitions: int = 1,
         topic_id: uuid.UUID = TOPIC_ID,
         epoch: int = 0,
+        leader_id: BrokerId = OWN_ID,
         **changes: Any,
     ) -> Partition:
         """Host a topic; its first partition."""
         topic_config = config(**changes)
         self.replicas.host_topic(
-            name, topic_id, [epoch] * partitions, topic_config, rules_of(topic_config)
+            name,
+            topic_id,
+            [lone(epoch, leader_id)] * partitions,
+            topic_config,
+            rules_of(topic_config),
         )
         return self.replicas.find(name, 0)
 
@@ -75,6 +82,11 @@ class World:
         assert self.replicas.append(*arguments) is None
         self.replicas.append_later(*arguments, outcomes.append)
         return outcomes
+
+
+def lone(epoch: int = 0, leader_id: BrokerId = OWN_ID) -> LeaderAndIsr:
+    """Of a partition with one replica."""
+    return LeaderAndIsr(leader_id, epoch, 0, (leader_id,), frozenset({leader_id}))
 
 
 def rules_of(topic_config: TopicConfig) -> ProduceRules:

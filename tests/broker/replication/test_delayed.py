@@ -143,7 +143,11 @@ class Fetch:
         self.is_enough = False
         self.answers: list[str] = []
         self.delayed = DelayedFetch(
-            partitions, max_wait_ms, world.scheduler, self.try_complete, self.force
+            [partition.fetch_waiters for partition in partitions],
+            max_wait_ms,
+            world.scheduler,
+            self.try_complete,
+            self.force,
         )
 
     def try_complete(self) -> bool:

@@ -10,9 +10,9 @@ import pytest
 
 from broker.model.error_code import ErrorCode
 from broker.model.errors import DiskFullError, KafkaError, StorageError
+from broker.model.ids import BrokerId
 from broker.records.compression import Codec
-from broker.replication.replica_manager import NOT_LED
-from tests.broker.replication.build import TOPIC_ID, World, tp
+from tests.broker.replication.build import TOPIC_ID, World, lone, tp
 from tests.broker.storage.build import batch
 from tests.support.faulty_filesystem import FaultyFileSystem, disk_full, io_error
 
@@ -162,7 +162,7 @@ def test_a_second_failure_of_a_directory_harms_no_topic_that_took_a_name_since()
         world.replicas.find("orders", index)
     world.replicas.take_offline(StorageError("/a", "failed"))
     world.replicas.drop_topic("orders")
-    world.replicas.host_topic("orders", OTHER_ID, [0], *config_and_rules(world))
+    world.replicas.host_topic("orders", OTHER_ID, [lone()], *config_and_rules(world))
     world.replicas.take_offline(StorageError("/a", "failed again"))
     assert code_of(world, "orders", 0) is ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -244,7 +244,7 @@ def test_what_another_broker_leads_is_not_found_and_gives_its_place_up(world: Wo
     partition = world.host()
     world.append(partition)
     with pytest.raises(KafkaError) as caught:
-        world.host(epoch=NOT_LED)
+        world.host(epoch=6, leader_id=BrokerId(2))
     assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert partition.close_reason is ErrorCode.NOT_LEADER_OR_FOLLOWER
     # Led again, with what it had.

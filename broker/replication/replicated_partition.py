@@ -1,0 +1,174 @@
+"""A partition that this broker leads and others follow: ``Partition`` over ``LeaderMachine``.
+
+What is committed, who may be acknowledged and what may be answered the machine decides; here the
+waiting requests are told. Whatever may have moved the high watermark or the ISR ends with
+``settle``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from broker.config.topic_config import TopicConfig
+from broker.model.error_code import ErrorCode
+from broker.model.errors import KafkaError
+from broker.model.ids import BrokerId, TopicId, TopicPartition
+from broker.model.leadership import IsrProposal, LeaderAndIsr
+from broker.records.header import BatchHeader
+from broker.records.validation import ProduceRules
+from broker.replication.leader import Acknowledgement, BrokerEpochs, LeaderMachine
+from broker.replication.partition import Partition
+from broker.replication.replica_fetch import Accepted, FetchVerdict, ReplicaFetch
+from broker.replication.traffic import TopicTraffic
+from broker.storage.append_info import AppendInfo
+from broker.storage.log import Log
+
+if TYPE_CHECKING:
+    from broker.replication.delayed import DelayedFetch
+
+
+class ReplicatedPartition(Partition):
+    """Of one leader epoch: another one gets another object."""
+
+    __slots__ = ("_now_ms", "_on_isr_wanted", "leader", "replica_waiters")
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        log: Log,
+        leader: LeaderMachine,
+        rules: ProduceRules,
+        traffic: TopicTraffic,
+        now_ms: Callable[[], int],
+        on_isr_wanted: Callable[[ReplicatedPartition], None],
+    ) -> None:
+        self.leader = leader
+        self._now_ms = now_ms
+        #: Told when another ISR may be worth proposing.
+        self._on_isr_wanted = on_isr_wanted
+        #: Fetches of followers, which an append here may complete; they see beyond the high watermark.
+        self.replica_waiters: set[DelayedFetch] = set()
+        super().__init__(topic_partition, topic_id, log, leader.leader_epoch, rules, traffic)
+
+    # -- write --------------------------------------------------------------------------------
+
+    def append(self, batch: memoryview | bytearray, header: BatchHeader, now_ms: int) -> AppendInfo:
+        info = self.log.append_as_leader(batch, header, self.leader_epoch, now_ms)
+        if not info.is_duplicate:
+            self.version += 1
+            self._wake_followers()
+            self.advance_high_watermark()
+        return info
+
+    def check_append(self, is_acks_all: bool) -> None:
+        if is_acks_all:
+            refusal = self.leader.refusal_of_append()
+            if refusal is not ErrorCode.NONE:
+                raise KafkaError(refusal)
+        else:
+            self.check_lease()
+
+    def check_lease(self) -> None:
+        if not self.leader.holds_lease(self._now_ms()):
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    @property
+    def may_coordinate(self) -> bool:
+        leader = self.leader
+        return not self.is_closed and leader.is_settled and leader.holds_lease(self._now_ms())
+
+    @property
+    def acknowledges_early(self) -> bool:
+        return not self.is_flush_bound
+
+    def _note_rules(self) -> None:
+        super()._note_rules()
+        self.is_guarded = True
+
+    def advance_high_watermark(self) -> None:
+        """After an append, a flush or a change of settings."""
+        self.leader.advance_high_watermark()
+        self.settle()
+
+    def settle(self) -> None:
+        """Tell who waits what the machine has come to."""
+        leader = self.leader
+        reached = leader.high_watermark
+        if reached > self.high_watermark:
+            self.high_watermark = reached
+            self.touch()
+        awaiting = self._awaiting
+        while awaiting and awaiting[0][0] <= reached:
+            offset, operation = awaiting.popleft()
+            if leader.acknowledgement(offset) is Acknowledgement.COMMITTED:
+                operation.on_acknowledged(self)
+            else:
+                operation.on_lost(self, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+    def _wake_followers(self) -> None:
+        if self.replica_waiters:
+            for waiter in tuple(self.replica_waiters):
+                waiter.wake()
+
+    # -- read ---------------------------------------------------------------------------------
+
+    def readable_end(self, is_read_committed: bool) -> int:
+        """Raises ``KafkaError`` until it is sure that consumers were not told more before."""
+        if not self.leader.is_settled:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return super().readable_end(is_read_committed)
+
+    # -- followers ----------------------------------------------------------------------------
+
+    def on_replica_fetch(
+        self, fetch: ReplicaFetch, epochs: BrokerEpochs, now_ms: int, answer_sent_ms: int | None
+    ) -> FetchVerdict:
+        leader = self.leader
+        verdict = leader.on_fetch(fetch, epochs, now_ms, answer_sent_ms)
+        if leader.high_watermark > self.high_watermark:
+            self.settle()
+        if isinstance(verdict, Accepted) and fetch.replica_id not in leader.isr.committed:
+            self._on_isr_wanted(self)
+        return verdict
+
+    def on_state(self, state: LeaderAndIsr, epochs: BrokerEpochs) -> None:
+        """A newer image, in the same leader epoch."""
+        self.leader.on_state(state, epochs)
+        self.settle()
+
+    def propose(self, epochs: BrokerEpochs) -> IsrProposal | None:
+        return self.leader.propose(epochs, self._now_ms())
+
+    def on_proposal_ended(
+        self, error: ErrorCode | None, state: LeaderAndIsr | None, asked_ms: int
+    ) -> None:
+        """``error`` None: no answer, so it may have been written or not."""
+        if self.is_closed:
+            return
+        if error is None:
+            self.leader.on_proposal_lost()
+        elif error is ErrorCode.NONE and state is not None:
+            self.leader.on_proposal_accepted(state, asked_ms)
+        else:
+            self.leader.on_proposal_refused(error)
+        self.settle()
+
+    def is_alone(self, broker_id: BrokerId) -> bool:
+        return self.leader.isr.maximal == {broker_id}
+
+    # -- change -------------------------------------------------------------------------------
+
+    def set_config(self, config: TopicConfig, rules: ProduceRules) -> None:
+        self.leader.rules = replace(
+            self.leader.rules,
+            min_insync_replicas=config.min_insync_replicas,
+            is_flush_bound=config.flush_messages == 1,
+        )
+        super().set_config(config, rules)
+
+    def close(self, reason: ErrorCode) -> None:
+        super().close(reason)
+        self._wake_followers()

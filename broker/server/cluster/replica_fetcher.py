@@ -1,0 +1,295 @@
+"""Fetches from one leader for all partitions that this broker follows it in.
+
+One connection, one incremental session (KIP-227), one request at a time. A request counts for every
+partition in the session, named or not: so each of them has a fetch under way by its machine, or is
+forgotten in that very request (it waits for the disk, or was backed off). A request with partitions that
+the leader does not know yet is answered at once, as the lease needs it; a poll that waits is broken off for
+them. Whatever goes wrong ends the session, and the next one begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
+
+from broker.model.error_code import ErrorCode
+from broker.model.errors import DiskFullError, KafkaError, StorageError
+from broker.model.ids import BrokerId, TopicId
+from broker.protocol.errors import MalformedRequest
+from broker.protocol.hot.replica_fetch import (
+    FetchedAnswer,
+    FetchedPartition,
+    WantedPartition,
+    decode_answer,
+    encode_request,
+)
+from broker.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
+from broker.replication.followed_partition import FollowedPartition
+from broker.replication.replica_fetch import (
+    NO_ANSWER,
+    Accepted,
+    Diverged,
+    FetchAnswer,
+    FetchRefused,
+    FetchVerdict,
+    ReplicaFetch,
+)
+from broker.server.cluster.peer import Peer, PeerError
+from broker.server.cluster.private_wire import CLIENT_ID
+from broker.server.tasks import Turn
+
+if TYPE_CHECKING:
+    from broker.server.app import Broker
+    from broker.server.cluster.membership import Membership
+
+logger: Final = logging.getLogger(__name__)
+
+Key = tuple[TopicId, int]
+Fetches = dict[Key, tuple[FollowedPartition, ReplicaFetch]]
+
+BACK_OFF_MS: Final = 50
+#: The long poll while some partitions wait for the disk, or are backed off.
+SHORT_WAIT_MS: Final = 10
+#: Partitions that are added one after the other break a poll off once.
+GATHER_SECONDS: Final = 0.01
+
+
+class ReplicaFetcher:
+    """Everything on the loop."""
+
+    def __init__(self, broker: Broker, membership: Membership, leader_id: BrokerId) -> None:
+        self._broker = broker
+        self._membership = membership
+        self._leader_id = leader_id
+        self._partitions: dict[Key, FollowedPartition] = {}
+        self._backed_off: dict[Key, int] = {}
+        #: A partition came, or may be fetched on.
+        self._is_woken = asyncio.Event()
+        self._peer: Peer | None = None
+        self._is_polling = False
+        self._is_broken_off = False
+        self._breaking_off: asyncio.TimerHandle | None = None
+        self._was_told = False
+
+    def add(self, followed: FollowedPartition) -> None:
+        self._partitions[followed.topic_id, followed.topic_partition.partition] = followed
+        followed.on_disk_caught_up = self._is_woken.set
+        self._is_woken.set()
+        if self._is_polling and self._breaking_off is None:
+            loop = self._broker.loop
+            self._breaking_off = loop.call_later(GATHER_SECONDS, self._break_off)
+
+    def _break_off(self) -> None:
+        self._breaking_off = None
+        if self._is_polling and self._peer is not None:
+            self._is_broken_off = True
+            self._peer.close()
+
+    async def run(self) -> None:
+        while True:
+            self._forget_closed()
+            if not self._partitions:
+                self._is_woken.clear()
+                await self._is_woken.wait()
+                continue
+            try:
+                with closing(await self._membership.connect_by_image(self._leader_id)) as peer:
+                    self._peer = peer
+                    await _Session(self._broker, self._membership, peer, self).go_on()
+                self._was_told = False
+            except (PeerError, MalformedRequest) as error:
+                if not self._is_broken_off and not self._was_told:
+                    self._was_told = True
+                    logger.info("no fetch from broker %d: %s", self._leader_id, error)
+            except Exception as error:
+                # Whatever it is: nobody else fetches from this leader.
+                logger.error("fetching from broker %d failed", self._leader_id, exc_info=error)
+            finally:
+                self._peer = None
+                self.end_poll()
+                for followed in self._partitions.values():
+                    followed.machine.on_no_answer()
+            if not self._is_broken_off:
+                await asyncio.sleep(BACK_OFF_MS / 1000)
+            self._is_broken_off = False
+
+    def _forget_closed(self) -> None:
+        closed = [key for key, followed in self._partitions.items() if followed.is_closed]
+        for key in closed:
+            del self._partitions[key]
+            self._backed_off.pop(key, None)
+
+    # What a session asks -----------------------------------------------------------------------
+
+    def next_fetches(self, broker_epoch: int, now_ms: int) -> Fetches:
+        """Of all that may be fetched now."""
+        self._forget_closed()
+        fetches: Fetches = {}
+        for key, followed in self._partitions.items():
+            if self._backed_off.get(key, 0) > now_ms:
+                continue
+            fetch = followed.next_fetch(broker_epoch, now_ms)
+            if fetch is not None:
+                fetches[key] = followed, fetch
+        return fetches
+
+    @property
+    def partition_count(self) -> int:
+        return len(self._partitions)
+
+    async def woken(self, seconds: float) -> None:
+        self._is_woken.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._is_woken.wait()
+        except TimeoutError:
+            pass
+
+    def begin_poll(self) -> None:
+        self._is_polling = True
+
+    def end_poll(self) -> None:
+        self._is_polling = False
+        if self._breaking_off is not None:
+            self._breaking_off.cancel()
+            self._breaking_off = None
+
+    def back_off(self, key: Key) -> None:
+        self._backed_off[key] = self._broker.clock.monotonic_ms() + BACK_OFF_MS
+
+
+class _Session:
+    """One connection's."""
+
+    def __init__(
+        self, broker: Broker, membership: Membership, peer: Peer, fetcher: ReplicaFetcher
+    ) -> None:
+        self._broker = broker
+        self._membership = membership
+        self._peer = peer
+        self._fetcher = fetcher
+        self._id = INVALID_SESSION_ID
+        self._epoch = INITIAL_EPOCH
+        #: What the leader holds of each partition: leader epoch, offset, epoch before it.
+        self._known: dict[Key, tuple[int, int, int]] = {}
+        #: Every partition that it has ever heard of.
+        self._seen: set[Key] = set()
+
+    async def go_on(self) -> None:
+        """Until nothing is left to fetch. Raises PeerError and MalformedRequest."""
+        fetcher = self._fetcher
+        while fetcher.partition_count:
+            broker_epoch = self._membership.broker_epoch
+            now_ms = self._broker.clock.monotonic_ms()
+            fetches = {} if broker_epoch is None else fetcher.next_fetches(broker_epoch, now_ms)
+            if broker_epoch is None or not fetches:
+                await fetcher.woken(BACK_OFF_MS / 1000)
+                continue
+            wait_ms = self._wait_ms(fetches)
+            request = self._encode(fetches, broker_epoch, wait_ms)
+            fetcher.begin_poll()
+            frame = await self._peer.fetch(request, wait_ms / 1000)
+            fetcher.end_poll()
+            answer = decode_answer(frame)
+            if answer.error_code:
+                self._begin_anew(fetches)
+                continue
+            self._id = answer.session_id
+            self._epoch = next_epoch(self._epoch) if self._id else INITIAL_EPOCH
+            await self._take(answer, fetches)
+
+    def _wait_ms(self, fetches: Fetches) -> int:
+        config = self._broker.config
+        if not fetches.keys() <= self._seen:
+            return 0
+        if len(fetches) < self._fetcher.partition_count:
+            return min(SHORT_WAIT_MS, config.replica_fetch_wait_max_ms)
+        return config.replica_fetch_wait_max_ms
+
+    def _begin_anew(self, fetches: Fetches) -> None:
+        self._id, self._epoch = INVALID_SESSION_ID, INITIAL_EPOCH
+        self._known.clear()
+        self._seen.clear()
+        for followed, _ in fetches.values():
+            followed.machine.on_no_answer()
+
+    def _encode(self, fetches: Fetches, broker_epoch: int, wait_ms: int) -> bytes:
+        config = self._broker.config
+        known = self._known
+        topics: dict[TopicId, list[WantedPartition]] = {}
+        for key, (followed, fetch) in fetches.items():
+            at = (fetch.leader_epoch, fetch.fetch_offset, fetch.last_fetched_epoch)
+            if known.get(key) == at:
+                continue
+            known[key] = at
+            self._seen.add(key)
+            start = followed.log.log_start_offset
+            wanted = WantedPartition(key[1], *at, start, config.replica_fetch_max_bytes)
+            topics.setdefault(key[0], []).append(wanted)
+        forgotten: dict[TopicId, list[int]] = {}
+        if len(known) > len(fetches):
+            for key in [key for key in known if key not in fetches]:
+                del known[key]
+                forgotten.setdefault(key[0], []).append(key[1])
+        return encode_request(
+            CLIENT_ID,
+            replica_id=self._membership.broker_id,
+            replica_epoch=broker_epoch,
+            max_wait_ms=wait_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session=(self._id, self._epoch),
+            topics=topics.items(),
+            forgotten=forgotten.items(),
+        )
+
+    async def _take(self, answer: FetchedAnswer, fetches: Fetches) -> None:
+        turn = Turn()
+        for result in answer.partitions:
+            key = (result.topic_id, result.index)
+            followed, fetch = fetches.pop(key, (None, None))
+            if followed is None or fetch is None:
+                continue
+            if followed.is_closed or not self._append(followed, fetch, result):
+                self._fetcher.back_off(key)
+            if turn.is_over:
+                await turn.pass_on()
+        for followed, _ in fetches.values():
+            followed.machine.on_no_answer()  # nothing new there
+
+    def _append(
+        self, followed: FollowedPartition, fetch: ReplicaFetch, result: FetchedPartition
+    ) -> bool:
+        """Gives whether to go on at once."""
+        broker = self._broker
+        broker.replicas.followed_answers += 1
+        answer = FetchAnswer(
+            fetch.leader_epoch,
+            NO_ANSWER,
+            _verdict(fetch, result),
+            result.records,
+            result.high_watermark,
+            result.log_start_offset,
+        )
+        try:
+            taken = followed.machine.on_answer(fetch, answer, broker.clock.wall_ms())
+            if taken.appended is not None:
+                broker.replicas.after_follower_append(followed, taken.appended)
+        except StorageError as error:
+            broker.replicas.take_offline(error)
+            return False
+        except (DiskFullError, KafkaError, OSError) as error:
+            what = f"{followed.topic_partition} cannot follow: {error}"
+            broker.maintenance.report_once(what)
+            return False
+        return not taken.is_back_off
+
+
+def _verdict(fetch: ReplicaFetch, result: FetchedPartition) -> FetchVerdict:
+    if result.error_code:
+        return FetchRefused(ErrorCode(result.error_code))
+    if result.diverging_epoch is not None:
+        return Diverged(*result.diverging_epoch)
+    return Accepted(fetch.fetch_offset)
