@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Sized
 from typing import Protocol
 
 from broker.coordinator.result import CoordinatorRecord, CoordinatorResult, Producer
 from broker.model.error_code import ErrorCode
+from broker.model.ids import TopicId
 from broker.model.transaction_marker import TransactionMarker
 
 
@@ -61,3 +62,41 @@ class ShardTimers(Protocol):
     ) -> None: ...
 
     def cancel(self, key: Hashable) -> None: ...
+
+    def is_set(self, key: Hashable) -> bool: ...
+
+
+class KnownTopic(Protocol):
+    """A topic of the cluster."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def topic_id(self) -> TopicId: ...
+
+    @property
+    def partitions(self) -> Sized: ...
+
+
+class KnownTopics(Protocol):
+    """The cluster's topics at one time: other topics are other mappings."""
+
+    @property
+    def topics(self) -> Mapping[str, KnownTopic]: ...
+
+    @property
+    def topics_by_id(self) -> Mapping[TopicId, KnownTopic]: ...
+
+
+class PatternMatcher(Protocol):
+    """Looks for the topics that regular expressions match, beside the loop."""
+
+    def match(
+        self,
+        patterns: frozenset[str],
+        names: Iterable[str],
+        done: Callable[[Mapping[str, frozenset[str]] | None], None],
+    ) -> None:
+        """``done(matches by pattern)``, once and later; None: it failed."""
+        ...

@@ -96,6 +96,10 @@ class RecordReader:
         length = self._unsigned() - 1 if self._is_flexible else self._fixed(_INT)
         return b"" if length < 0 else self._take(length)
 
+    def raw(self, length: int) -> bytes:
+        """That many bytes."""
+        return self._take(length)
+
     def array_length(self) -> int:
         length = self._unsigned() - 1 if self._is_flexible else self._fixed(_INT)
         if length > len(self._data) - self._position:

@@ -275,6 +275,9 @@ class _TimersOfShard(Generic[S]):
     def cancel(self, key: Hashable) -> None:
         self._runtime.timers.cancel((self._index, key))
 
+    def is_set(self, key: Hashable) -> bool:
+        return (self._index, key) in self._runtime.timers
+
 
 def coordinator_error(error: ErrorCode) -> ErrorCode:
     """What a client of the coordinator is told when its log answers ``error``."""

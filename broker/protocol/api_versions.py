@@ -157,6 +157,8 @@ SERVED: dict[int, ApiRange] = {
     ApiKey.DESCRIBE_TRANSACTIONS: ApiRange(0, 0, 0, 0),
     # Version 2 filters by a pattern in RE2 syntax.
     ApiKey.LIST_TRANSACTIONS: ApiRange(0, 1, 0, 0),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: ApiRange(0, 1, 0, 0),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ApiRange(0, 1, 0, 0),
     ApiKey.LIST_CONFIG_RESOURCES: ApiRange(0, 1, 0, 0),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ApiRange(0, 0, 0, 0),
 }
@@ -173,9 +175,12 @@ class Feature(NamedTuple):
 
 #: A client looks at the finalized level before it uses what needs it: Produce 12, EndTxn 5 and
 #: TxnOffsetCommit 5 mean something else from ``transaction.version`` 2 on.
-FEATURES = (Feature("transaction.version", 0, 2, 2),)
+FEATURES = (
+    Feature("group.version", 0, 1, 1),
+    Feature("transaction.version", 0, 2, 2),
+)
 #: Rises with each change of what is finalized.
-FEATURES_EPOCH = 1
+FEATURES_EPOCH = 2
 
 
 def is_served(api_key: int, version: int) -> bool:

@@ -512,6 +512,35 @@ def _describe_producers(types: Any, code: int, message: str | None, request: Any
     return types.DescribeProducersResponse(throttle_time=0, topics=topics)
 
 
+def _consumer_group_heartbeat(types: Any, code: int, message: str | None, _request: Any) -> Any:
+    return types.ConsumerGroupHeartbeatResponse(
+        throttle_time=0,
+        error_code=code,
+        error_message=message,
+        member_id=None,
+        member_epoch=0,
+        heartbeat_interval=0,
+        assignment=None,
+    )
+
+
+def _consumer_group_describe(types: Any, code: int, message: str | None, request: Any) -> Any:
+    groups = [
+        types.DescribedGroup(
+            error_code=code,
+            error_message=message,
+            group_id=group_id,
+            group_state="",
+            group_epoch=0,
+            assignment_epoch=0,
+            assignor_name="",
+            members=(),
+        )
+        for group_id in (request.group_ids if request else ())
+    ]
+    return types.ConsumerGroupDescribeResponse(throttle_time=0, groups=groups)
+
+
 def _list_config_resources(types: Any, code: int, _message: str | None, _request: Any) -> Any:
     return types.ListConfigResourcesResponse(throttle_time=0, error_code=code, config_resources=())
 
@@ -559,6 +588,8 @@ _ANSWERS: dict[int, Callable[[Any, int, str | None, Any], Any]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
     ApiKey.LIST_TRANSACTIONS: _list_transactions,
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _consumer_group_heartbeat,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _consumer_group_describe,
     ApiKey.LIST_CONFIG_RESOURCES: _list_config_resources,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
 }

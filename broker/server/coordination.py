@@ -20,6 +20,7 @@ from broker.model.internal_topics import CONSUMER_OFFSETS
 from broker.records.compression import Codec
 from broker.server.coordinator_host import CoordinatorHost
 from broker.server.coordinator_log import CoordinatorLog
+from broker.server.patterns import PatternMatching
 
 if TYPE_CHECKING:
     from broker.replication.partition import Partition
@@ -37,6 +38,8 @@ class Coordination(CoordinatorHost[GroupShard]):
             lambda: str(uuid.uuid4()),
             self.partition_count,
             self._arm,
+            lambda: broker.image,
+            PatternMatching(broker.threads),
         )
         self.runtime = self.groups.runtime
         self._next_expiry_ms = 0

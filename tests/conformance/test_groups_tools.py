@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import apache, groups, judge, processes, requests
+from tests.support.consumer_groups import describe
 from tests.support.fixtures import Broker, broker_in_the_long_run
 from tests.support.groups import Member, commit, committed_offset
 from tests.support.odradek import OdradekBroker
@@ -267,15 +268,18 @@ def test_tools_for_groups_of_other_kinds_are_refused_cleanly(
     assert f"The node does not support {missing}" in described.stdout
 
 
-def test_the_newer_consumer_protocol_is_refused_cleanly(shared_odradek: OdradekBroker) -> None:
+def test_a_consumer_of_the_newer_protocol_reads_and_leaves(shared_odradek: OdradekBroker) -> None:
     with Wire(shared_odradek.address) as wire:
         topic = create_topic(wire)
         group = groups.new_group(wire)
+    run(shared_odradek, "VerifiableProducer", "--topic", topic, "--max-messages", 3)
     done = run(
         shared_odradek,
         "VerifiableConsumer",
-        *("--topic", topic, "--group-id", group, "--max-messages", 1),
-        *("--group-protocol", "consumer"),
+        *("--topic", topic, "--group-id", group, "--max-messages", 3),
+        *("--group-protocol", "consumer", "--reset-policy", "earliest"),
     )
+    assert "partitions_assigned" in done.stdout, done
     assert '"name":"shutdown_complete"' in done.stdout, done
-    assert "partitions_assigned" not in done.stdout, done
+    with Wire(shared_odradek.address) as wire:
+        assert describe(wire, group).group_state == "Empty"

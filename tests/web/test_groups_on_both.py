@@ -47,7 +47,6 @@ def test_every_page_and_every_change(
     for _ in range(9):
         producer.produce(topic, b"x")
     assert producer.flush(30) == 0
-    is_newer = isinstance(broker, ApacheKafka)
     member = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -55,7 +54,7 @@ def test_every_page_and_every_change(
             "client.id": "night-shift",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "group.protocol": "consumer" if is_newer else "classic",
+            "group.protocol": "consumer",
         }
     )
     member.subscribe([topic])
@@ -77,7 +76,7 @@ def test_every_page_and_every_change(
     )
     page = client.get("/groups/detail", params={"id": topic})
     assert page.status_code == 200
-    assert ("consumer (KIP-848)" in page.text) == is_newer
+    assert "consumer (KIP-848)" in page.text
     assert re.search(r'<td class="number">9</td>\s*<td class="number">4</td>', page.text)
     reset = {"id": topic, "scope": "all", "to": "offset", "offset": "2"}
     assert "night-shift on 127.0.0.1" in client.get("/groups/reset", params=reset).text

@@ -45,6 +45,7 @@ KEYS = (
         "Shortest time between two assignments of a consumer group.",
         Range(0),
         scope=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "group.consumer.assignor.offload.enable",
@@ -60,6 +61,7 @@ KEYS = (
         "uniform,range",
         "Ways of sharing partitions among the consumers of a group; the first is the default.",
         DistinctItems(may_be_empty=False),
+        has_effect=True,
     ),
     ConfigKey(
         "group.consumer.heartbeat.interval.ms",
@@ -67,6 +69,7 @@ KEYS = (
         "5000",
         "How often members of a consumer group are told to report.",
         Range(1),
+        has_effect=True,
     ),
     ConfigKey(
         "group.consumer.max.assignment.interval.ms",
@@ -95,6 +98,7 @@ KEYS = (
         "2147483647",
         "Most members of a consumer group of the new protocol.",
         Range(1),
+        has_effect=True,
     ),
     ConfigKey(
         "group.consumer.migration.policy",
@@ -102,6 +106,7 @@ KEYS = (
         "bidirectional",
         "Whether groups in use may change between the classic and the new protocol.",
         OneOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), ignore_case=True),
+        has_effect=True,
     ),
     ConfigKey(
         "group.consumer.min.assignment.interval.ms",
@@ -131,6 +136,7 @@ KEYS = (
         "How often subscriptions by pattern are matched against the topics again.",
         Range(10000),
         is_internal=True,
+        has_effect=True,
     ),
     ConfigKey(
         "group.consumer.session.timeout.ms",
@@ -138,6 +144,7 @@ KEYS = (
         "45000",
         "Silence after which a member of a consumer group is taken out.",
         Range(1),
+        has_effect=True,
     ),
     ConfigKey(
         "group.coordinator.append.linger.ms",
@@ -168,6 +175,7 @@ KEYS = (
         "classic,consumer,streams",
         "Group protocols that are served.",
         DistinctItems(("consumer", "classic", "share", "streams"), may_be_empty=False),
+        has_effect=True,
     ),
     ConfigKey(
         "group.coordinator.threads",

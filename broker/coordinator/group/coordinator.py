@@ -11,13 +11,18 @@ from functools import partial
 
 from broker.clock import Clock
 from broker.config.broker_config import BrokerConfig
+from broker.coordinator.group.heartbeat import check_request
 from broker.coordinator.group.requests import (
+    AnswerHeartbeat,
     AnswerJoin,
     AnswerSync,
     AskedTopic,
     CommitRequest,
+    DescribedConsumerGroup,
     DescribedGroup,
     FetchedTopic,
+    HeartbeatAnswer,
+    HeartbeatRequest,
     JoinAnswer,
     JoinRequest,
     LeavingMember,
@@ -27,7 +32,7 @@ from broker.coordinator.group.requests import (
 )
 from broker.coordinator.group.shard import GroupShard
 from broker.coordinator.hashing import partition_for
-from broker.coordinator.ports import PartitionLog, ShardTimers
+from broker.coordinator.ports import KnownTopics, PartitionLog, PatternMatcher, ShardTimers
 from broker.coordinator.result import CoordinatorResult, Producer
 from broker.coordinator.runtime import HostedState, Runtime
 from broker.model.error_code import ErrorCode
@@ -47,13 +52,15 @@ class GroupCoordinator:
         new_id: Callable[[], str],
         partition_count: Callable[[], int],
         on_deadline: Callable[[], None],
+        topics: Callable[[], KnownTopics],
+        matcher: PatternMatcher,
     ) -> None:
         self._config = config
         #: Of ``__consumer_offsets``; 0 while there is no such topic.
         self._partition_count = partition_count
 
         def new_shard(timers: ShardTimers, _log: PartitionLog) -> GroupShard:
-            return GroupShard(timers, clock, config, new_id)
+            return GroupShard(timers, clock, config, new_id, topics, matcher)
 
         self.runtime: Runtime[GroupShard] = Runtime(clock, new_shard, on_deadline)
 
@@ -158,6 +165,19 @@ class GroupCoordinator:
             failed,
         )
 
+    def consumer_heartbeat(self, request: HeartbeatRequest, done: AnswerHeartbeat) -> None:
+        try:
+            check_request(request, self._config().group_consumer_assignors)
+        except KafkaError as error:
+            done(HeartbeatAnswer(error.code, error.message))
+            return
+        self.runtime.write(
+            self.index_of(request.group_id),
+            lambda shard: shard.consumer_heartbeat(request),
+            done,
+            lambda error: done(HeartbeatAnswer(error)),
+        )
+
     # -- offsets ------------------------------------------------------------------------------
 
     def commit(self, request: CommitRequest, done: Codes) -> None:
@@ -188,10 +208,12 @@ class GroupCoordinator:
         topics: Iterable[AskedTopic] | None,
         must_be_stable: bool,
         done: Callable[[ErrorCode, Sequence[FetchedTopic]], None],
+        member_id: str | None = None,
+        member_epoch: int = -1,
     ) -> None:
         self.runtime.read(
             self.index_of(group_id),
-            lambda shard: shard.fetch(group_id, topics, must_be_stable),
+            lambda shard: shard.fetch(group_id, topics, must_be_stable, member_id, member_epoch),
             partial(done, ErrorCode.NONE),
             lambda error: done(error, ()),
         )
@@ -233,6 +255,16 @@ class GroupCoordinator:
 
         self.runtime.read(
             self.index_of(group_id), lambda shard: shard.describe(group_id), done, failed
+        )
+
+    def describe_consumer(
+        self, group_id: str, done: Callable[[DescribedConsumerGroup], None]
+    ) -> None:
+        def failed(error: ErrorCode) -> None:
+            done(DescribedConsumerGroup(group_id, error))
+
+        self.runtime.read(
+            self.index_of(group_id), lambda shard: shard.describe_consumer(group_id), done, failed
         )
 
     def delete(self, group_id: str, done: Callable[[ErrorCode], None]) -> None:

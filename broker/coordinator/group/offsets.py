@@ -46,6 +46,9 @@ class OffsetTable:
             for producer_id in self._open.get(group_id, ())
         )
 
+    def has_any(self, group_id: str) -> bool:
+        return group_id in self._by_group or group_id in self._open
+
     def has_open_transactions(self, group_id: str) -> bool:
         return group_id in self._open
 

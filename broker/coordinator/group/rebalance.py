@@ -527,11 +527,15 @@ class Rebalance:
             return self.prepare(group)
         return nothing()
 
-    def end(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """The group is gone, or its coordinator is: nobody waits any longer."""
+    def release(self, group: ClassicGroup, error: ErrorCode) -> None:
+        """Nobody waits any longer."""
         for member in list(group.waiting()):
             group.answer_join(member, JoinAnswer(error, member.member_id))
             group.answer_sync(member, SyncAnswer(error))
+
+    def end(self, group: ClassicGroup, error: ErrorCode) -> None:
+        """The group is gone, or its coordinator is."""
+        self.release(group, error)
         self._timers.cancel(_join(group.group_id))
         self._timers.cancel(_sync(group.group_id))
         for member_id in (*group.members, *group.pending_join):

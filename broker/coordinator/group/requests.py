@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from broker.model.error_code import ErrorCode
@@ -99,7 +99,7 @@ class CommitRequest(NamedTuple):
     #: None: the broker's own retention.
     retention_ms: int | None
     partitions: Sequence[CommittedPartition]
-    #: From OffsetCommit 9 on clients know GROUP_ID_NOT_FOUND.
+    #: From OffsetCommit 9 on clients know GROUP_ID_NOT_FOUND, and epochs of members (KIP-848).
     knows_missing_groups: bool
 
 
@@ -129,6 +129,7 @@ class ListedGroup(NamedTuple):
     group_id: str
     protocol_type: str
     state: str
+    group_type: str = "classic"
 
 
 class DescribedMember(NamedTuple):
@@ -148,3 +149,75 @@ class DescribedGroup(NamedTuple):
     protocol_type: str = ""
     protocol_name: str = ""
     members: Sequence[DescribedMember] = ()
+
+
+class HeartbeatRequest(NamedTuple):
+    """ConsumerGroupHeartbeat. None: as it was told before."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    group_instance_id: str | None
+    rack_id: str | None
+    #: -1: as before.
+    rebalance_timeout_ms: int
+    topics: frozenset[str] | None
+    pattern: str | None
+    assignor: str | None
+    #: What the member owns.
+    owned: Mapping[TopicId, Sequence[int]] | None
+    client_id: str
+    client_host: str
+    #: From version 1 on members make their ids themselves.
+    must_know_member_id: bool = True
+    #: Why ``pattern`` is no regular expression, found out beforehand.
+    pattern_fault: str | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Members send everything after an error."""
+        return (
+            self.rebalance_timeout_ms != -1
+            and (self.topics is not None or self.pattern is not None)
+            and self.owned is not None
+        )
+
+
+class HeartbeatAnswer(NamedTuple):
+    error: ErrorCode
+    message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    #: None: as it was told before.
+    assignment: Mapping[TopicId, Sequence[int]] | None = None
+
+
+AnswerHeartbeat = Callable[[HeartbeatAnswer], None]
+
+
+class DescribedConsumer(NamedTuple):
+    """A member of a consumer group (KIP-848)."""
+
+    member_id: str
+    group_instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    topics: Sequence[str]
+    pattern: str | None
+    assignment: Mapping[TopicId, Sequence[int]]
+    target: Mapping[TopicId, Sequence[int]]
+    is_classic: bool
+
+
+class DescribedConsumerGroup(NamedTuple):
+    group_id: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    members: Sequence[DescribedConsumer] = ()

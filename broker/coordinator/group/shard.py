@@ -1,10 +1,11 @@
 """All groups of one partition of ``__consumer_offsets``.
 
 Requests come in as plain values and go out as records and responses; ``replay`` takes the records
-back, at append and at loading alike. What the log says of group protocols that are not served here
-(KIP-848, share, streams) is remembered by its keys only: when such a group, which has no members
-any more, is joined by members of the classic protocol, or deleted, those keys are deleted with it.
-Otherwise a Kafka that gets this log back would find one group under two protocols.
+back, at append and at loading alike. A group is of the classic or of the consumer protocol (KIP-848),
+and may change from one to the other (``migration``). What the log says of group protocols that are
+not served here (share, streams) is remembered by its keys only: when such a group, which has no
+members any more, is joined by others, or deleted, those keys are deleted with it. Otherwise a Kafka
+that gets this log back would find one group under two protocols.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from typing import Final
 
 from broker.clock import Clock
 from broker.config.broker_config import BrokerConfig
+from broker.coordinator.group import consumer_records
 from broker.coordinator.group.classic import ClassicGroup
+from broker.coordinator.group.consumer import ConsumerGroup
+from broker.coordinator.group.consumer_member import JOINS, ConsumerMember
+from broker.coordinator.group.heartbeat import ConsumerGroups, R
+from broker.coordinator.group.migration import Migration
 from broker.coordinator.group.offsets import OffsetTable
 from broker.coordinator.group.rebalance import Rebalance
 from broker.coordinator.group.records import (
@@ -41,16 +47,19 @@ from broker.coordinator.group.requests import (
     AskedTopic,
     CommitRequest,
     CommittedPartition,
+    DescribedConsumerGroup,
     DescribedGroup,
     FetchedOffset,
     FetchedTopic,
+    HeartbeatAnswer,
+    HeartbeatRequest,
     JoinAnswer,
     JoinRequest,
     LeavingMember,
     SyncRequest,
 )
 from broker.coordinator.group.states import GroupState
-from broker.coordinator.ports import ShardTimers
+from broker.coordinator.ports import KnownTopics, PatternMatcher, ShardTimers
 from broker.coordinator.record_codec import key_type
 from broker.coordinator.result import CoordinatorRecord, CoordinatorResult, Producer, nothing
 from broker.model.error_code import ErrorCode
@@ -63,9 +72,11 @@ NO_PRODUCER_ID: Final = -1
 _MINUTE_MS: Final = 60_000
 #: Keys of share groups, which classic members may not join.
 _SHARE_KEYS: Final = frozenset(range(10, 16))
-#: Keys of the groups themselves, of KIP-848, share and streams groups: a Kafka that reads the log
-#: wants to see them deleted after everything that belongs to the group.
-_FOREIGN_GROUP_KEYS: Final = frozenset({3, 11, 17})
+#: Keys of the groups themselves, of share and streams groups: a Kafka that reads the log wants to
+#: see them deleted after everything that belongs to the group.
+_FOREIGN_GROUP_KEYS: Final = frozenset({11, 17})
+
+Group = ClassicGroup | ConsumerGroup
 
 
 class GroupShard:
@@ -77,14 +88,26 @@ class GroupShard:
         clock: Clock,
         config: Callable[[], BrokerConfig],
         new_id: Callable[[], str],
+        topics: Callable[[], KnownTopics],
+        matcher: PatternMatcher,
     ) -> None:
         self._clock = clock
         self._config = config
-        self.groups: dict[str, ClassicGroup] = {}
+        self._new_id = new_id
+        self._topics = topics
+        self.groups: dict[str, Group] = {}
         self.offsets = OffsetTable()
         #: Group to keys of its records that other group protocols left.
         self._foreign: dict[str, set[bytes]] = {}
-        self._rebalance = Rebalance(self.groups.get, timers, clock, config, new_id)
+        self._rebalance = Rebalance(self._find_classic, timers, clock, config, new_id)
+        self._consumers = ConsumerGroups(self.groups.get, timers, clock, config, topics, matcher)
+        self._migration = Migration(self._consumers, timers, clock, config, topics, new_id)
+        self._consumers.on_silent = self._remove_silent
+        self._migration.on_downgraded = self._on_downgraded
+
+    def _find_classic(self, group_id: str) -> ClassicGroup | None:
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
 
     # -- members ------------------------------------------------------------------------------
 
@@ -92,13 +115,17 @@ class GroupShard:
         """Make the group that a first member is about to join. It is in the log before anybody
         hears of it."""
         group_id = request.group_id
-        foreign = self._foreign.get(group_id, ())
-        if any(key_type(key) in _SHARE_KEYS for key in foreign):
+        group = self.groups.get(group_id)
+        if self._is_share(group_id):
             return CoordinatorResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        is_known = group_id in self.groups
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            return CoordinatorResult(ErrorCode.NONE)
+        is_known = isinstance(group, ClassicGroup)
         if request.member_id != UNKNOWN_MEMBER_ID and not is_known:
             return CoordinatorResult(ErrorCode.UNKNOWN_MEMBER_ID)
         records = list(self._foreign_tombstones(group_id))
+        if isinstance(group, ConsumerGroup):
+            records += group.tombstones()
         if not is_known:
             now_ms = self._clock.wall_ms()
             records.append(group_record(group_id, StoredGroup("", 0, None, None, now_ms, ())))
@@ -109,30 +136,128 @@ class GroupShard:
         if group is None:
             answer(JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
             return nothing()
+        if isinstance(group, ConsumerGroup):
+            return self._migration.join(group, request, answer)
         return self._rebalance.join(group, request, answer)
 
     def sync(self, request: SyncRequest, answer: AnswerSync) -> CoordinatorResult[None]:
         group = self._group_of_member(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            answer(self._migration.sync(group, request))
+            return nothing()
         return self._rebalance.sync(group, request, answer)
 
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation_id: int
     ) -> CoordinatorResult[ErrorCode]:
         group = self._group_of_member(group_id)
+        machine = self._migration if isinstance(group, ConsumerGroup) else self._rebalance
         return CoordinatorResult(
-            self._rebalance.heartbeat(group, member_id, instance_id, generation_id)
+            machine.heartbeat(group, member_id, instance_id, generation_id)  # type: ignore[arg-type]
         )
 
     def leave(
         self, group_id: str, leaving: Sequence[LeavingMember]
     ) -> CoordinatorResult[list[ErrorCode]]:
-        return self._rebalance.leave(self._group_of_member(group_id), leaving)
+        group = self._group_of_member(group_id)
+        if not isinstance(group, ConsumerGroup):
+            return self._rebalance.leave(group, leaving)
+        codes, members = self._migration.leaving(group, leaving)
+        if not members:
+            return CoordinatorResult(codes)
+        return self._consumers.remove(group, members, codes)
 
-    def _group_of_member(self, group_id: str) -> ClassicGroup:
+    def _is_share(self, group_id: str) -> bool:
+        return any(key_type(key) in _SHARE_KEYS for key in self._foreign.get(group_id, ()))
+
+    def _group_of_member(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
+
+    # -- members of consumer groups (KIP-848) -------------------------------------------------
+
+    def consumer_heartbeat(self, request: HeartbeatRequest) -> CoordinatorResult[HeartbeatAnswer]:
+        try:
+            return self._consumer_heartbeat(request)
+        except KafkaError as error:
+            return CoordinatorResult(HeartbeatAnswer(error.code, error.message or None))
+
+    def _consumer_heartbeat(self, request: HeartbeatRequest) -> CoordinatorResult[HeartbeatAnswer]:
+        if request.member_epoch < JOINS:
+            group = self._consumer_or_raise(request.group_id)
+            return self._consumers.leave(group, request, self._dismiss)
+        if not request.member_id:
+            request = request._replace(member_id=self._new_id())
+        records: list[CoordinatorRecord] = []
+        group = self._consumer_group(request, records)
+        return self._consumers.heartbeat(group, request, records)
+
+    def _consumer_or_raise(self, group_id: str) -> ConsumerGroup:
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if group is not None or group_id in self._foreign:
+            message = f"Group {group_id} is not a consumer group."
+        else:
+            message = f"Group {group_id} not found."
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+
+    def _consumer_group(
+        self, request: HeartbeatRequest, records: list[CoordinatorRecord]
+    ) -> ConsumerGroup:
+        """The group as ``records`` make it: a new one, or one that was a classic one."""
+        group_id = request.group_id
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if request.member_epoch != JOINS or self._is_share(group_id):
+            if group is None and group_id not in self._foreign:
+                raise KafkaError(
+                    ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found."
+                )
+            return self._consumer_or_raise(group_id)
+        if group is not None and not group.is_empty:
+            self._migration.check_upgrade(group)
+        records += self._foreign_tombstones(group_id)
+        if group is None:
+            return ConsumerGroup(group_id)
+        if group.is_empty:
+            records.append(group_tombstone(group_id))
+            return ConsumerGroup(group_id)
+        upgraded = self._migration.upgraded(group, records)
+        # Whoever waits for the others of a classic generation shall join again, in the new group.
+        self._rebalance.release(group, ErrorCode.REBALANCE_IN_PROGRESS)
+        return upgraded
+
+    def _dismiss(
+        self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], answer: R
+    ) -> CoordinatorResult[R]:
+        if not self._migration.can_downgrade(group, leaving):
+            return self._consumers.remove(group, leaving, answer)
+        records = self._migration.downgraded(group, leaving)
+
+        def written(error: ErrorCode) -> CoordinatorResult[None] | None:
+            if error is not ErrorCode.NONE:
+                return None
+            return self._on_downgraded(group.group_id, True)
+
+        return CoordinatorResult(answer, records, on_written=written)
+
+    def _remove_silent(
+        self, group: ConsumerGroup, member: ConsumerMember
+    ) -> CoordinatorResult[None]:
+        return self._dismiss(group, [member], None)
+
+    def _on_downgraded(self, group_id: str, must_rebalance: bool) -> CoordinatorResult[None]:
+        group = self._find_classic(group_id)
+        if group is None:
+            return nothing()
+        result = self._rebalance.on_loaded(group)
+        if must_rebalance and group.can_rebalance:
+            return self._rebalance.prepare(group)
+        return result
 
     # -- offsets ------------------------------------------------------------------------------
 
@@ -176,6 +301,9 @@ class GroupShard:
             if generation_id >= 0:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
             return
+        if isinstance(group, ConsumerGroup):
+            _check_commit_of_consumer(group, request, True)
+            return
         if generation_id < 0 and group.is_empty:
             return
         names_member = request.member_id != UNKNOWN_MEMBER_ID
@@ -195,6 +323,9 @@ class GroupShard:
             raise KafkaError(
                 missing if request.knows_missing_groups else ErrorCode.ILLEGAL_GENERATION
             )
+        if isinstance(group, ConsumerGroup):
+            _check_commit_of_consumer(group, request, False)
+            return
         if generation_id < 0 and group.is_empty:
             return
         names_member = request.member_id != UNKNOWN_MEMBER_ID
@@ -208,9 +339,19 @@ class GroupShard:
         self._rebalance.keep_alive(group, member)
 
     def fetch(
-        self, group_id: str, topics: Iterable[AskedTopic] | None, must_be_stable: bool
+        self,
+        group_id: str,
+        topics: Iterable[AskedTopic] | None,
+        must_be_stable: bool,
+        member_id: str | None = None,
+        member_epoch: int = -1,
     ) -> list[FetchedTopic]:
         """``topics`` None: everything that the group has."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup) and (member_id is not None or member_epoch >= 0):
+            member = group.member_or_raise(member_id or "")
+            if member_epoch != member.member_epoch:
+                raise KafkaError(_wrong_epoch(member))
         if topics is None:
             if group_id not in self.groups:
                 return []
@@ -264,7 +405,7 @@ class GroupShard:
         group = self.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-        if not group.is_empty and not group.has_consumers:
+        if isinstance(group, ClassicGroup) and not group.is_empty and not group.has_consumers:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         codes: list[ErrorCode] = []
         records: list[CoordinatorRecord] = []
@@ -285,12 +426,20 @@ class GroupShard:
     # -- administration -----------------------------------------------------------------------
 
     def describe(self, group_id: str) -> DescribedGroup:
+        """By DescribeGroups, which knows classic groups only."""
         group = self.groups.get(group_id)
-        if group is None:
-            message = f"Group {group_id} not found."
-            dead = GroupState.DEAD.value
-            return DescribedGroup(group_id, dead, ErrorCode.GROUP_ID_NOT_FOUND, message)
-        return group.described()
+        if isinstance(group, ClassicGroup):
+            return group.described()
+        is_other = isinstance(group, ConsumerGroup)
+        message = f"Group {group_id} {'is not a classic group' if is_other else 'not found'}."
+        dead = GroupState.DEAD.value
+        return DescribedGroup(group_id, dead, ErrorCode.GROUP_ID_NOT_FOUND, message)
+
+    def describe_consumer(self, group_id: str) -> DescribedConsumerGroup:
+        try:
+            return self._consumers.described(self._consumer_or_raise(group_id))
+        except KafkaError as error:
+            return DescribedConsumerGroup(group_id, error.code, error.message)
 
     def delete(self, group_id: str) -> CoordinatorResult[ErrorCode]:
         group = self.groups.get(group_id)
@@ -316,7 +465,11 @@ class GroupShard:
 
     def _group_tombstones(self, group_id: str) -> Iterator[CoordinatorRecord]:
         yield from self._foreign_tombstones(group_id)
-        yield group_tombstone(group_id)
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            yield from group.tombstones()
+        else:
+            yield group_tombstone(group_id)
 
     def _foreign_tombstones(self, group_id: str) -> Iterator[CoordinatorRecord]:
         """In Kafka's order: a member's assignments before the member, the group last."""
@@ -369,12 +522,17 @@ class GroupShard:
 
     def on_loaded(self, group_id: str) -> CoordinatorResult[None]:
         group = self.groups.get(group_id)
-        return nothing() if group is None else self._rebalance.on_loaded(group)
+        if isinstance(group, ConsumerGroup):
+            self._consumers.on_loaded(group)
+        elif group is not None:
+            return self._rebalance.on_loaded(group)
+        return nothing()
 
     def on_unloaded(self, error: ErrorCode) -> None:
         """Everybody who waits is told, and looks for the coordinator anew."""
         for group in self.groups.values():
-            self._rebalance.end(group, error)
+            if isinstance(group, ClassicGroup):
+                self._rebalance.end(group, error)
 
     # -- replay -------------------------------------------------------------------------------
 
@@ -392,6 +550,8 @@ class GroupShard:
                 self._replay_group_deletion(group_id)
             else:
                 self.groups[group_id] = ClassicGroup.restored(group_id, read_group_value(value))
+        elif kind in consumer_records.KEYS:
+            self._replay_consumer(read_group_id(key), key, value)
         else:
             self._replay_foreign(read_group_id(key), key, value)
 
@@ -414,9 +574,24 @@ class GroupShard:
             self.offsets.replay_pending_commit(producer_id, group_id, topic, partition, committed)
 
     def _replay_group_deletion(self, group_id: str) -> None:
-        group = self.groups.pop(group_id, None)
-        if group is not None:
+        group = self.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            del self.groups[group_id]
             self._rebalance.end(group, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def _replay_consumer(self, group_id: str, key: bytes, value: bytes | None) -> None:
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            # A classic group that nobody ever joined only kept offsets, which stay.
+            if value is None or (group is not None and group.protocol_type is not None):
+                return
+            group = self.groups[group_id] = ConsumerGroup(group_id)
+        group.replay(key, value)
+        if value is None and key_type(key) == consumer_records.EPOCH_KEY:
+            del self.groups[group_id]
+            self._consumers.end(group)
+            if self.offsets.has_any(group_id):
+                self.groups[group_id] = ClassicGroup(group_id, self._clock.wall_ms())
 
     def _replay_foreign(self, group_id: str, key: bytes, value: bytes | None) -> None:
         keys = self._foreign.setdefault(group_id, set())
@@ -452,9 +627,39 @@ def _is_other_topic(committed: TopicId, asked: TopicId) -> bool:
     return ZERO_TOPIC_ID not in (committed, asked) and committed != asked
 
 
-def _is_expired(
-    group: ClassicGroup, committed: CommittedOffset, now_ms: int, retention_ms: int
-) -> bool:
+def _check_commit_of_consumer(
+    group: ConsumerGroup, request: CommitRequest, is_transactional: bool
+) -> None:
+    """A member may commit for partitions that it got in the epoch that it names, or earlier, and
+    has not given up since."""
+    member_epoch = request.generation_id
+    if member_epoch < 0 and group.is_empty:
+        return
+    names_nobody = not request.member_id and request.group_instance_id is None
+    if is_transactional and member_epoch == -1 and names_nobody:
+        return
+    member = group.member_or_raise(request.member_id)
+    if not is_transactional and not member.is_classic and not request.knows_missing_groups:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    if member_epoch == member.member_epoch:
+        return
+    if member_epoch > member.member_epoch:
+        raise KafkaError(_wrong_epoch(member))
+    for asked in request.partitions:
+        since = member.given_in(asked.topic_id, asked.partition)
+        if since is None or member_epoch < since:
+            raise KafkaError(_wrong_epoch(member))
+
+
+def _wrong_epoch(member: ConsumerMember) -> ErrorCode:
+    return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
+
+
+def _is_expired(group: Group, committed: CommittedOffset, now_ms: int, retention_ms: int) -> bool:
+    if isinstance(group, ConsumerGroup):
+        if committed.expire_ms != NO_TIMESTAMP:
+            return now_ms >= committed.expire_ms
+        return now_ms - committed.commit_ms >= retention_ms
     if committed.expire_ms != NO_TIMESTAMP:
         return now_ms >= committed.expire_ms and group.offsets_expire_from(0) is not None
     since_ms = group.offsets_expire_from(committed.commit_ms)

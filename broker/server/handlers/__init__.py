@@ -21,6 +21,7 @@ from broker.server.handlers import (
     api_versions,
     cluster,
     configs,
+    consumer_groups,
     delete_records,
     fetch,
     find_coordinator,
@@ -89,6 +90,8 @@ HANDLERS: Final[dict[int, Handler]] = {
     ApiKey.DESCRIBE_PRODUCERS: producers.handle_describe,
     ApiKey.DESCRIBE_TRANSACTIONS: transactions.handle_describe,
     ApiKey.LIST_TRANSACTIONS: transactions.handle_list,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_groups.handle_heartbeat,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_groups.handle_describe,
     ApiKey.LIST_CONFIG_RESOURCES: configs.handle_list_resources,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: cluster.handle_describe_topic_partitions,
 }

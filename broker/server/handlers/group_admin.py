@@ -4,7 +4,7 @@ Behaviour: answers about many groups are built in turns of the loop, a group at 
 part of the groups is being loaded is COORDINATOR_LOAD_IN_PROGRESS: one that is not whole would look as if
 the rest were gone. A group that does not exist is described as Dead; only empty groups are deleted.
 
-Per version: ListGroups 4+ filters by state, 5+ by type (all of ours are "classic"); DescribeGroups 6 has
+Per version: ListGroups 4+ filters by state, 5+ by type ("classic" or "consumer"); DescribeGroups 6 has
 an error for groups that do not exist; DeleteGroups 3 has a message, which we never need.
 """
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from broker.server.app import Broker
     from broker.server.context import RequestContext
 
-CLASSIC: Final = "classic"
 MISSING_GROUPS_FROM: Final = 6
 NOT_ASKED: Final = -(1 << 31)
 #: Read, delete, describe, describe configs, alter configs: without ACLs everybody may.
@@ -37,20 +36,24 @@ async def handle_list(broker: Broker, context: RequestContext, request: Any) -> 
     kinds = {text.strip().lower() for text in getattr(request, "types_filter", ())}
     groups = broker.coordination.groups
     try:
-        known = groups.group_ids() if not kinds or CLASSIC in kinds else []
+        known = groups.group_ids()
     except KafkaError as error:
         return types.ListGroupsResponse(throttle_time=0, error_code=error.code, groups=[])
     turn = Turn()
     told = EncodedItems()
     for index, group_id in known:
         listed = groups.listed(index, group_id)
-        if listed is not None and (not states or listed.state.lower() in states):
+        if (
+            listed is not None
+            and (not states or listed.state.lower() in states)
+            and (not kinds or listed.group_type in kinds)
+        ):
             told.add(
                 types.ListedGroup(
                     group_id=listed.group_id,
                     protocol_type=listed.protocol_type,
                     group_state=listed.state,
-                    group_type=CLASSIC,
+                    group_type=listed.group_type,
                 )
             )
         if turn.is_over:

@@ -9,7 +9,7 @@ no error (G53).
 Per version: OffsetCommit 2-4 carry a retention time (negative: the broker's own), 6+ a leader epoch,
 7+ static members, 9+ tell GROUP_ID_NOT_FOUND, 10 topics by id. OffsetFetch 1 has its error on each
 partition only, 2+ on top, and no topics means all of them; 7+ may insist on stable offsets; 8+ asks for
-several groups; 10 topics by id. TxnOffsetCommit 2+ carries leader epochs, 3+ names the member, 4+ tells
+several groups; 9+ names the member of a consumer group and its epoch; 10 topics by id. TxnOffsetCommit 2+ carries leader epochs, 3+ names the member, 4+ tells
 TRANSACTION_ABORTABLE, 6 names topics by id.
 
 TxnOffsetCommit is only accepted for a group that was added to the transaction. From version 5 on it adds
@@ -256,6 +256,9 @@ class _AskedGroup:
         self._version = context.api_version
         self._has_ids = context.api_version >= TOPIC_ID_FROM
         self._group_id: str = group.group_id
+        #: From version 9 on a member of a consumer group says who it is.
+        self._member_id: str | None = getattr(group, "member_id", None)
+        self._member_epoch: int = getattr(group, "member_epoch", -1)
         #: Topics whose id nobody knows.
         self._unknown: list[Any] = []
         self._asked: list[AskedTopic] | None = None
@@ -311,7 +314,12 @@ class _AskedGroup:
         groups = self._broker.coordination.groups
         told: tuple[ErrorCode, Sequence[FetchedTopic]] = await called_back(
             lambda done: groups.fetch(
-                self._group_id, self._asked, must_be_stable, lambda *result: done(result)
+                self._group_id,
+                self._asked,
+                must_be_stable,
+                lambda *result: done(result),
+                self._member_id,
+                self._member_epoch,
             )
         )
         return told

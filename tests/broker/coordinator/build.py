@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+import re
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker.config.broker_config import resolve_broker_config
 from broker.coordinator.group.coordinator import GroupCoordinator
@@ -96,6 +98,51 @@ class MemoryLog:
             done(error)
 
 
+class Topic(NamedTuple):
+    name: str
+    topic_id: TopicId
+    partitions: tuple[int, ...]
+
+
+class Topics(NamedTuple):
+    """The cluster's, as an image has them."""
+
+    topics: Mapping[str, Topic] = {}
+    topics_by_id: Mapping[TopicId, Topic] = {}
+
+    def having(self, **counts: int) -> Topics:
+        """With these topics, and as many partitions."""
+        topics = dict(self.topics)
+        for name, count in counts.items():
+            topic_id = topics[name].topic_id if name in topics else uuid.uuid4()
+            topics[name] = Topic(name, topic_id, tuple(range(count)))
+        return self.of(topics)
+
+    def without(self, name: str) -> Topics:
+        return self.of({each: topic for each, topic in self.topics.items() if each != name})
+
+    @classmethod
+    def of(cls, topics: Mapping[str, Topic]) -> Topics:
+        return cls(topics, {topic.topic_id: topic for topic in topics.values()})
+
+
+class Matcher:
+    """Finds topics by pattern when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[frozenset[str], list[str], Callable[..., None]]] = []
+
+    def match(
+        self, patterns: frozenset[str], names: Iterable[str], done: Callable[..., None]
+    ) -> None:
+        self.asked.append((patterns, list(names), done))
+
+    def answer(self) -> None:
+        asked, self.asked = self.asked, []
+        for patterns, names, done in asked:
+            done({each: frozenset(n for n in names if re.fullmatch(each, n)) for each in patterns})
+
+
 def advance(clock: ManualScheduler, timers: Timers, ms: int) -> None:
     """Time passes, with every timer at its moment."""
     end_ms = clock.now_ms + ms
@@ -116,6 +163,8 @@ class GroupWorld:
         self.config = resolve_broker_config({"log.dirs": "/tmp/unused", **given})
         self.new_id: Callable[[], str] = lambda: str(next(numbers))
         self.partitions = partitions
+        self.topics = Topics()
+        self.matcher = Matcher()
         self.logs = [MemoryLog() for _ in range(partitions)]
         self.groups = self._start()
 
@@ -130,6 +179,8 @@ class GroupWorld:
             self.new_id,
             lambda: self.partitions,
             lambda: None,
+            lambda: self.topics,
+            self.matcher,
         )
         for index, log in enumerate(self.logs):
             hosted = groups.runtime.begin_loading(index, log)

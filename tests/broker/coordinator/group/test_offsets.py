@@ -347,7 +347,7 @@ def foreign_key(kind: int, group_id: str) -> bytes:
 def test_a_classic_member_takes_over_what_another_protocol_left() -> None:
     world = GroupWorld()
     world.log.records.append(offset_record("g", "t", 0, committed(5)))  # type: ignore[arg-type]
-    for kind in (3, 5, 6):
+    for kind in (17, 18, 20):
         world.log.records.append((foreign_key(kind, "g"), b"\0\0value"))  # type: ignore[arg-type]
     world.restart()
     assert world.fetch("g") == {T0: 5}
@@ -355,7 +355,7 @@ def test_a_classic_member_takes_over_what_another_protocol_left() -> None:
     before = len(world.log.records)
     (member,) = world.stable(1)
     dead = [key for key, value in world.log.records[before:] if value is None]
-    assert dead == [foreign_key(kind, "g") for kind in (6, 5, 3)]
+    assert dead == [foreign_key(kind, "g") for kind in (20, 18, 17)]
     assert member.commit({T0: 7}) == [NONE]
     world.restart()
     assert world.state() == "Stable"
@@ -365,13 +365,13 @@ def test_a_classic_member_takes_over_what_another_protocol_left() -> None:
 def test_deleting_a_group_deletes_what_another_protocol_left() -> None:
     world = GroupWorld()
     world.commit("g", {T0: 5})
-    world.log.records.append((foreign_key(3, "g"), b"\0\0value"))  # type: ignore[arg-type]
+    world.log.records.append((foreign_key(17, "g"), b"\0\0value"))  # type: ignore[arg-type]
     world.restart()
     before = len(world.log.records)
     assert world.delete() is NONE
     assert [key for key, _ in world.log.records[before:]] == [
         offset_key("g", "t", 0),
-        foreign_key(3, "g"),
+        foreign_key(17, "g"),
         group_key("g"),
     ]
 
