@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support import processes, requests
+from tests.support import apache, processes, requests
 from tests.support.cluster import Cluster
 from tests.support.wire import Wire
 from tests.support.zookeeper import ZooKeeper
@@ -217,6 +217,12 @@ class Load:
         )
 
 
+def under_replicated(cluster: Cluster) -> list[str]:
+    """As Kafka's own tool finds them."""
+    arguments = ["--bootstrap-server", cluster.bootstrap, "--describe"]
+    return apache.run_tool("TopicCommand", [*arguments, "--under-replicated-partitions"]).ok().lines
+
+
 def test_a_killed_leader_loses_nothing_that_was_acknowledged(
     zookeeper: ZooKeeper, tmp_path: Path
 ) -> None:
@@ -229,6 +235,9 @@ def test_a_killed_leader_loses_nothing_that_was_acknowledged(
                 killed = partition.leader_id
                 cluster.brokers[killed].kill9()
                 load.wait_for_more(200)
+                left = sorted(cluster.brokers.keys() - {killed})
+                (told,) = (each for each in under_replicated(cluster) if f"Topic: {topic}" in each)
+                assert f"Isr: {left[0]},{left[1]}" in told
                 cluster.brokers[killed].start()
                 wait_for_isr(cluster, topic, set(cluster.brokers))
         assert load.failures == []
