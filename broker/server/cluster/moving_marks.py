@@ -7,10 +7,10 @@ people: nothing reads it any more.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
+from broker.adopt.disk import Disk
 from broker.adopt.names import SETTINGS
 from broker.config.broker_config import parse_properties
 from broker.server.data_directory import IN_ZOOKEEPER, LOCAL_METADATA, MOVING
@@ -26,6 +26,7 @@ class MovingMarks:
         self._settings = data_directory / SETTINGS
         self._directory = data_directory / "metadata"
         self._connect = connect
+        self._disk = Disk()
 
     @property
     def moving_cluster_id(self) -> str | None:
@@ -44,7 +45,7 @@ class MovingMarks:
         return any(next(self._directory.glob(each), None) is not None for each in LOCAL_METADATA)
 
     def begin(self, cluster_id: str) -> None:
-        _write(self._directory / MOVING, f"{cluster_id}\n")
+        self._disk.write(self._directory / MOVING, f"{cluster_id}\n".encode())
 
     def finish(self) -> None:
         """The local store is put aside, and the directory belongs to the cluster in ZooKeeper."""
@@ -54,36 +55,19 @@ class MovingMarks:
         for pattern in LOCAL_METADATA:
             for path in sorted(self._directory.glob(pattern)):
                 path.rename(aside / path.name)
-        _sync(aside)
-        _write(self._directory / IN_ZOOKEEPER, "")
+        self._disk.sync_directory(aside)
+        self._disk.write(self._directory / IN_ZOOKEEPER, b"")
         self.give_up()
 
     def give_up(self) -> None:
         (self._directory / MOVING).unlink(missing_ok=True)
-        _sync(self._directory)
+        self._disk.sync_directory(self._directory)
 
     def _keep_setting(self) -> None:
         """So that the next start finds ZooKeeper without being told."""
         text = self._settings.read_text(encoding="utf-8") if self._settings.exists() else ""
         if parse_properties(text).get(CONNECT) != self._connect:
             line_end = "\n" if text and not text.endswith("\n") else ""
-            _write(self._settings, f"{text}{line_end}{CONNECT}={self._connect}\n")
-
-
-def _write(path: Path, text: str) -> None:
-    """Aside and renamed: a crash leaves what was there before, or this."""
-    aside = path.with_name(f"{path.name}.new")
-    with aside.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.rename(path)
-    _sync(path.parent)
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            self._disk.write(
+                self._settings, f"{text}{line_end}{CONNECT}={self._connect}\n".encode()
+            )

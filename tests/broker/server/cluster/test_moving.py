@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from broker.adopt.disk import Disk
 from broker.metadata import znodes
 from broker.metadata.store import Create, Done, Operation, Unknown
 from broker.model.ids import BrokerId
-from broker.server.cluster import moving, moving_marks
+from broker.server.cluster import moving
 from broker.server.cluster.joining import agree
 from broker.server.cluster.moving_marks import MovingMarks
 from broker.server.data_directory import IN_ZOOKEEPER, claim_for_zookeeper, refuse_without_zookeeper
@@ -98,9 +99,9 @@ class World:
         self.schedule = LoopSchedule()
         self.server = ZooKeeperServer(self.schedule)
         self.fuse = Fuse()
-        for name in ("_write", "_sync"):
-            self._wire(monkeypatch, moving_marks, name)
-        for name in ("rename", "unlink"):
+        for name in ("write", "sync_directory"):
+            self._wire(monkeypatch, Disk, name)
+        for name in ("rename", "replace", "unlink"):
             self._wire(monkeypatch, Path, name)
 
     def _wire(self, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
