@@ -25,7 +25,7 @@ from broker.metadata.changes import (
 from broker.metadata.files import DiskDirectory
 from broker.metadata.image import ClusterImage, PartitionImage, TopicImage
 from broker.metadata.local_store import LocalStore
-from broker.metadata.store import Create, Done, Operation, Outcome
+from broker.metadata.store import Create, Done, Operation, Outcome, run_at_once
 from broker.metadata.writes import operations_for
 from broker.model.ids import BrokerId
 
@@ -39,23 +39,13 @@ class StoreFailed(Exception):
 
 
 class _Turns:
-    """Blocking work at once, callbacks in order: there is no loop yet."""
+    """Callbacks in order: there is no loop yet."""
 
     def __init__(self) -> None:
         self._posted: deque[Callable[[], None]] = deque()
 
     def post(self, callback: Callable[[], None]) -> None:
         self._posted.append(callback)
-
-    def run_blocking(
-        self, work: Callable[[], None], then: Callable[[BaseException | None], None]
-    ) -> None:
-        failure: BaseException | None = None
-        try:
-            work()
-        except OSError as error:
-            failure = error
-        self._posted.append(lambda: then(failure))
 
     def run(self) -> None:
         while self._posted:
@@ -65,7 +55,7 @@ class _Turns:
 def write_store(directory: Path, plan: Plan) -> None:
     """Into an empty or missing ``directory``. Durable when it returns."""
     turns = _Turns()
-    store = LocalStore(DiskDirectory(str(directory)), turns.run_blocking, turns.post)
+    store = LocalStore(DiskDirectory(str(directory)), run_at_once(turns.post), turns.post)
     store.open()
     try:
         for operations in _submissions(plan):

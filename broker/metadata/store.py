@@ -189,3 +189,19 @@ RunBlocking: TypeAlias = Callable[
 
 #: Calls back soon on the loop's thread, never at once (``loop.call_soon``).
 Post: TypeAlias = Callable[[Callable[[], None]], None]
+
+
+def run_at_once(post: Post) -> RunBlocking:
+    """For a program whose loop nobody waits for: blocking work is done where it is asked for."""
+
+    def run_blocking(
+        work: Callable[[], None], then: Callable[[BaseException | None], None]
+    ) -> None:
+        failure: BaseException | None = None
+        try:
+            work()
+        except OSError as error:
+            failure = error
+        post(lambda: then(failure))
+
+    return run_blocking

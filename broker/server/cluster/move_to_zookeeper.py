@@ -20,7 +20,7 @@ from broker.config.definition import ConfigError
 from broker.metadata.files import DiskDirectory
 from broker.metadata.journal import CorruptStoreError
 from broker.metadata.local_store import LocalStore
-from broker.metadata.store import SessionState
+from broker.metadata.store import SessionState, run_at_once
 from broker.metadata.zookeeper_session import SessionFile
 from broker.metadata.zookeeper_store import CannotConnectError, ZooKeeperStore
 from broker.server.cluster import moving
@@ -108,20 +108,10 @@ async def _local(
     if not marks.has_local_store:
         raise StartError(f"{data} holds no cluster of its own: nothing to move")
 
-    def run_blocking(
-        work: Callable[[], None], then: Callable[[BaseException | None], None]
-    ) -> None:
-        """At once: nobody else waits for this loop."""
-        failure: BaseException | None = None
-        try:
-            work()
-        except OSError as error:
-            failure = error
-        loop.call_soon(then, failure)
+    def post(call: Callable[[], None]) -> None:
+        _post(loop, call)
 
-    store = LocalStore(
-        DiskDirectory(str(data / "metadata")), run_blocking, lambda call: _post(loop, call)
-    )
+    store = LocalStore(DiskDirectory(str(data / "metadata")), run_at_once(post), post)
     try:
         store.open()
     except CorruptStoreError as error:
