@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from django.contrib import messages
@@ -57,18 +59,8 @@ def abort(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         context = {"transactional_id": transactional_id, "producer_id": producer_id}
         return render(request, "dashboard/transaction_abort.html", context)
-    try:
-        service.abort(
-            gateway=clusters.gateway(),
-            actor=audit.actor_of(request),
-            transactional_id=transactional_id,
-            producer_id=producer_id,
-        )
-    except service.TransactionRefused as refused:
-        messages.error(request, str(refused))
-    else:
-        messages.success(request, f"The transaction of {transactional_id} is being aborted.")
-    return redirect("transactions")
+    end = partial(service.abort, transactional_id=transactional_id, producer_id=producer_id)
+    return _ended(request, end, f"The transaction of {transactional_id} is being aborted.")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -87,18 +79,22 @@ def abort_hanging(request: HttpRequest) -> HttpResponse:
             "start_offset": start_offset,
         }
         return render(request, "dashboard/transaction_abort.html", context)
+    end = partial(
+        service.abort_hanging,
+        partition=partition,
+        producer_id=producer_id,
+        start_offset=start_offset,
+    )
+    return _ended(request, end, f"What hung on {partition} is aborted.")
+
+
+def _ended(request: HttpRequest, end: Callable[..., None], words: str) -> HttpResponse:
     try:
-        service.abort_hanging(
-            gateway=clusters.gateway(),
-            actor=audit.actor_of(request),
-            partition=partition,
-            producer_id=producer_id,
-            start_offset=start_offset,
-        )
+        end(gateway=clusters.gateway(), actor=audit.actor_of(request))
     except service.TransactionRefused as refused:
         messages.error(request, str(refused))
     else:
-        messages.success(request, f"What hung on {partition} is aborted.")
+        messages.success(request, words)
     return redirect("transactions")
 
 
