@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from broker.metadata.image import BrokerImage, Endpoint
 from broker.model.ids import BrokerId, TopicId
 
+CLUSTER = "/cluster"
 CLUSTER_ID = "/cluster/id"
 #: Ours, only in a cluster: what brokers prove to each other that they know.
 CLUSTER_SECRET = "/cluster/secret"  # noqa: S105 - the node's path
@@ -44,7 +45,7 @@ SKELETON = (
     "/brokers",
     BROKER_IDS,
     TOPICS,
-    "/cluster",
+    CLUSTER,
     "/config",
     BROKER_CONFIGS,
     TOPIC_CONFIGS,

@@ -27,7 +27,6 @@ class Agreed(NamedTuple):
 
 async def agree(store: MetadataStore, log_dirs: Sequence[str]) -> Agreed:
     """Raises StartError."""
-    parent = znodes.CLUSTER_ID.rpartition("/")[0]
     for _ in range(MAX_ATTEMPTS):
         moving = await called_back(store.get, znodes.CLUSTER_MOVING)
         if isinstance(moving, Node):
@@ -40,7 +39,7 @@ async def agree(store: MetadataStore, log_dirs: Sequence[str]) -> Agreed:
             return Agreed(identity, secret.data)
         # Each by itself: any of them may be there.
         for node in (
-            Create(parent),
+            Create(znodes.CLUSTER),
             Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(identity.cluster_id)),
             Create(znodes.CLUSTER_SECRET, secrets.token_bytes(SECRET_BYTES)),
         ):

@@ -34,7 +34,6 @@ from broker.server.cluster.moving_marks import MovingMarks
 from broker.server.start_error import StartError
 from broker.server.tasks import called_back
 
-CLUSTER: Final = "/cluster"
 #: What is moved. Registrations and the controller are not: they end with their process.
 ROOTS: Final = (
     "/admin",
@@ -107,7 +106,7 @@ async def abandon(read: ReadLocal, target: MetadataStore, marks: MovingMarks) ->
         staged = list(await _read(target))
         for portion in _portions(Delete(path) for path in reversed(staged)):
             await _submit(target, portion)
-        await _submit(target, [Delete(znodes.CLUSTER_MOVING, version), Delete(CLUSTER)])
+        await _submit(target, [Delete(znodes.CLUSTER_MOVING, version), Delete(znodes.CLUSTER)])
     marks.give_up()
 
 
@@ -146,7 +145,7 @@ async def _claim(target: MetadataStore, cluster_id: str) -> int:
                 " choose another chroot, as in HOST:PORT/odradek"
             )
         data = json.dumps({"cluster_id": cluster_id}).encode()
-        await _submit(target, [Create(CLUSTER), Create(znodes.CLUSTER_MOVING, data)])
+        await _submit(target, [Create(znodes.CLUSTER), Create(znodes.CLUSTER_MOVING, data)])
         return 0
     owner = json.loads(node.data)["cluster_id"]
     if owner != cluster_id:
