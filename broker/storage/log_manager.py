@@ -195,6 +195,8 @@ class LogManager:
             context.checkpoint_cut = self._checkpoint_cut
             self.directories[path] = LogDirectory(context)
         self._where: dict[TopicPartition, LogDirectory] = {}
+        #: What ``_logs_in`` gives, until a log comes or goes.
+        self._lists: dict[LogDirectory, list[Log]] = {}
         self._window_ends_ms = 0
         self._awake: set[Log] = set()
         #: Fell silent, and hold memory and descriptors still.
@@ -303,7 +305,7 @@ class LogManager:
             )
         )
         log.cleaned_offset = directory.cleaned_offsets.get(topic_partition, -1)
-        self.logs[topic_partition] = log
+        self._enlist(log)
 
     def _take_offline(self, directory: LogDirectory, reason: str) -> None:
         _log.error("log directory %s is offline: %s", directory.path, reason)
@@ -315,7 +317,7 @@ class LogManager:
         self._take_offline(directory, str(error))
         lost = [tp for tp, where in self._where.items() if where is directory]
         for topic_partition in lost:
-            log = self.logs.pop(topic_partition, None)
+            log = self._strike(topic_partition)
             if log is not None:
                 self._awake.discard(log)
                 self._resting.pop(log, None)
@@ -357,8 +359,8 @@ class LogManager:
             raise
         except OSError as error:
             raise StorageError(directory.path, str(error)) from error
-        self.logs[topic_partition] = log
         self._where[topic_partition] = directory
+        self._enlist(log)
         return log
 
     def _roomiest(self) -> LogDirectory:
@@ -411,7 +413,7 @@ class LogManager:
             log.move_to(target)
             self._awake.discard(log)
             self._resting.pop(log, None)
-        self.logs.pop(topic_partition, None)
+        self._strike(topic_partition)
         self.offline_partitions.pop(topic_partition, None)
         del self._where[topic_partition]
         return target, directory
@@ -442,7 +444,7 @@ class LogManager:
         if self.offline_partitions.pop(topic_partition, None) is None:
             log.close(clean=False)
             return None
-        self.logs[topic_partition] = log
+        self._enlist(log)
         return log
 
     # Checkpoints -----------------------------------------------------------------------------
@@ -473,11 +475,23 @@ class LogManager:
             CLEANER_CHECKPOINT: self._cleaned_offsets(directory, logs),
         }
 
+    def _enlist(self, log: Log) -> None:
+        self.logs[log.topic_partition] = log
+        self._lists.clear()
+
+    def _strike(self, topic_partition: TopicPartition) -> Log | None:
+        self._lists.clear()
+        return self.logs.pop(topic_partition, None)
+
     def _logs_in(self, directory: LogDirectory) -> list[Log]:
-        if len(self.directories) == 1:
-            return list(self.logs.values())
-        where = self._where
-        return [log for tp, log in self.logs.items() if where[tp] is directory]
+        """Nobody changes this list. It is kept because counting a reference to each of thousands of
+        logs writes to as many pages, which stops the loop for 100 ms where the host traps that."""
+        logs = self._lists.get(directory)
+        if logs is None:
+            where = self._where
+            logs = [log for tp, log in self.logs.items() if where[tp] is directory]
+            self._lists[directory] = logs
+        return logs
 
     def _recovery_points(self, directory: LogDirectory, logs: list[Log]) -> Offsets:
         return self._kept(directory.recovery_points) + [
