@@ -49,6 +49,10 @@ COMMANDS = {
     "spark": ("appliance.commands.spark:spark", "Spark, which computes reports."),
     "backup": ("appliance.commands.backup:backup", "Backups of a running node."),
     "adopt": ("appliance.commands.adopt:adopt", "Take over a stopped Apache Kafka's data."),
+    "import": (
+        "appliance.commands.import_topics:import_topics",
+        "Copy topics from another Kafka cluster.",
+    ),
     "version": ("appliance.commands.version:version", "Versions of what is installed."),
     "kafka-topics": ("appliance.commands.kafka_tools:kafka_topics", ""),
     "kafka-configs": ("appliance.commands.kafka_tools:kafka_configs", ""),

@@ -9,7 +9,7 @@ newer groups. Each function takes a connection to the right broker; which one th
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -23,12 +23,14 @@ import kio.schema.list_groups.v4.request as list_request
 import kio.schema.list_groups.v4.response as list_response
 import kio.schema.list_groups.v5.request as typed_list_request
 import kio.schema.list_groups.v5.response as typed_list_response
+import kio.schema.offset_commit.v8.request as offset_commit_request
+import kio.schema.offset_commit.v8.response as offset_commit_response
 import kio.schema.offset_delete.v0.request as offset_delete_request
 import kio.schema.offset_delete.v0.response as offset_delete_response
 import kio.schema.offset_fetch.v8.request as offset_fetch_request
 import kio.schema.offset_fetch.v8.response as offset_fetch_response
 from kio.schema.types import GroupId, TopicName
-from kio.static.primitive import i8, i32
+from kio.static.primitive import i8, i32, i64
 
 from broker.model.ids import TopicPartition
 from dashboard.cluster import BrokerView, KafkaFailure
@@ -41,6 +43,7 @@ FIND_COORDINATOR = (10, 4)
 DESCRIBE_GROUPS = (15, 5)
 CONSUMER_GROUP_DESCRIBE = (69, 0)
 OFFSET_FETCH = (9, 8)
+OFFSET_COMMIT = (8, 8)
 OFFSET_DELETE = (47, 0)
 
 CONSUMER_PROTOCOLS = frozenset({"consumer", ""})
@@ -154,6 +157,44 @@ def committed_offsets(
             if partition.committed_offset >= 0 and not partition.error_code.value
         }
         for group in answer.groups
+    }
+
+
+def commit_offsets(
+    connection: WireConnection, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
+) -> dict[TopicPartition, KafkaFailure | None]:
+    """Commit in the name of a group without members. Metadata may be any text, with NULs in it, too."""
+    by_topic = groupby(sorted(offsets), key=lambda key: key.topic)
+    answer = connection.ask(
+        offset_commit_request.OffsetCommitRequest(
+            group_id=GroupId(group),
+            generation_id_or_member_epoch=i32(-1),
+            member_id="",
+            group_instance_id=None,
+            topics=tuple(
+                offset_commit_request.OffsetCommitRequestTopic(
+                    name=TopicName(topic),
+                    partitions=tuple(
+                        offset_commit_request.OffsetCommitRequestPartition(
+                            partition_index=i32(key.partition),
+                            committed_offset=i64(offsets[key].offset),
+                            committed_leader_epoch=i32(-1),
+                            committed_metadata=offsets[key].metadata,
+                        )
+                        for key in keys
+                    ),
+                )
+                for topic, keys in by_topic
+            ),
+        ),
+        offset_commit_response.OffsetCommitResponse,
+    )
+    return {
+        TopicPartition(str(topic.name), int(partition.partition_index)): (
+            failure_of(partition.error_code.value, None) if partition.error_code.value else None
+        )
+        for topic in answer.topics
+        for partition in topic.partitions
     }
 
 

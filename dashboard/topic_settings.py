@@ -28,7 +28,7 @@ MAIN = (
 GROUPS = {
     "Retention": ("cleanup.policy", "retention.", "file.delete."),
     "Compaction": ("delete.retention", "min.compaction", "max.compaction", "min.cleanable"),
-    "Records": ("max.", "message.", "compression.", "odradek.produce."),
+    "Records": ("max.", "message.", "compression.", "odradek."),
     "Replication": ("min.insync", "unclean.", "leader.", "follower."),
     "Segments and indexes": ("segment.", "index.", "preallocate", "internal.segment"),
     "Flushing to the disk": ("flush.",),

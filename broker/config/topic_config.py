@@ -49,6 +49,8 @@ class TopicConfig:
     segment_jitter_ms: int
     segment_ms: int
     unclean_leader_election_enable: bool
+    #: ``odradek.import.from``; empty: anybody may write.
+    import_from: str
     #: ``odradek.produce.validation=strict``.
     validation_strict: bool
 
@@ -109,6 +111,7 @@ def _resolve(overrides: tuple[tuple[str, str], ...], broker: BrokerConfig) -> To
             typed[field.name] = values[setting]
     typed["cleanup_policy"] = frozenset(typed["cleanup_policy"])
     typed["segment_bytes"] = values["internal.segment.bytes"] or values["segment.bytes"]
+    typed["import_from"] = values["odradek.import.from"]
     typed["validation_strict"] = values["odradek.produce.validation"] == "strict"
     return TopicConfig(**typed)
 

@@ -355,6 +355,13 @@ _TABLE = (
         synonyms=("unclean.leader.election.enable",),
     ),
     ConfigKey(
+        "odradek.import.from",
+        STRING,
+        "",
+        "The topic elsewhere of which `odradek import` makes this one a copy; nobody else may write meanwhile.",
+        has_effect=True,
+    ),
+    ConfigKey(
         "odradek.produce.validation",
         STRING,
         "relaxed",

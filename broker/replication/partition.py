@@ -103,8 +103,28 @@ class Partition:
 
     def check_append(self, is_acks_all: bool) -> None:
         """Where ``is_guarded``: raises ``KafkaError`` when no batch may be appended now."""
+        self.check_import()
         if is_acks_all and self.log.config.min_insync_replicas > 1:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)  # the leader is all there is
+
+    def check_import(self) -> None:
+        """Raises ``KafkaError`` while the topic becomes a copy of another one, offset for offset."""
+        if self.log.config.import_from:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                "The topic is being imported (odradek.import.from); until that has ended"
+                " nobody else may write to it",
+            )
+
+    def append_copies(self, batches: memoryview, now_ms: int) -> AppendInfo:
+        """Append batches of an imported topic, which keep their offsets; holes may be between them.
+
+        Raises ``CorruptLogError`` as ``Log.append_as_follower`` does; the ones before it are stored then.
+        """
+        try:
+            return self.log.append_as_follower(batches, now_ms)
+        finally:
+            self.advance_high_watermark()
 
     def check_lease(self) -> None:
         """Raises ``KafkaError`` when this broker may not answer from its memory: another may lead."""
@@ -122,7 +142,7 @@ class Partition:
     def _note_rules(self) -> None:
         config = self.log.config
         #: Whether ``check_append`` has anything to say.
-        self.is_guarded = config.min_insync_replicas > 1
+        self.is_guarded = config.min_insync_replicas > 1 or config.import_from != ""
         #: Whether acknowledgements wait for the disk (``flush.messages=1``).
         self.is_flush_bound = config.flush_messages == 1
         #: Whether an append can make a flush due at all.

@@ -537,6 +537,26 @@ class ReplicaManager:
             self._flushes.request(partition)
         return info
 
+    def append_copies(self, partition: Partition, batches: memoryview, now_ms: int) -> AppendInfo:
+        """Append batches of an imported topic with the offsets that they have; errors are raised."""
+        if self._logs.is_below_floor(partition.topic_partition):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "free disk space is below its floor")
+        try:
+            info = partition.append_copies(batches, now_ms)
+        except DiskFullError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        except StorageError as error:
+            self.take_offline(error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        partition.traffic.on_appended(len(batches), info.record_count)
+        if info.rolled is not None:
+            self.sync_rolled(partition, info.rolled)
+        if partition.is_flushed_by_rule and (
+            partition.is_flush_bound or partition.log.is_flush_due(now_ms)
+        ):
+            self._flushes.request(partition)
+        return info
+
     # -- disk ---------------------------------------------------------------------------------
 
     def _note_flush_interval(self, topic: HostedTopic) -> None:

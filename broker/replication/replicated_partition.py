@@ -63,7 +63,16 @@ class ReplicatedPartition(Partition):
             self.advance_high_watermark()
         return info
 
+    def append_copies(self, batches: memoryview, now_ms: int) -> AppendInfo:
+        try:
+            return self.log.append_as_follower(batches, now_ms)
+        finally:
+            self.version += 1
+            self._wake_followers()
+            self.advance_high_watermark()
+
     def check_append(self, is_acks_all: bool) -> None:
+        self.check_import()
         if is_acks_all:
             refusal = self.leader.refusal_of_append()
             if refusal is not ErrorCode.NONE:

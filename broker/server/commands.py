@@ -11,7 +11,7 @@ from broker.config.topic_config import resolve_topic_config
 from broker.model.ids import TopicPartition
 from broker.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.replication.background import Flushed
-from broker.server import backup, reports
+from broker.server import backup, importing, reports
 from broker.server.control import Command
 from broker.server.retention import answer as retention_answer
 from broker.server.tasks import Turn
@@ -235,6 +235,9 @@ COMMANDS: Final[dict[str, Command]] = {
     "stop": stop,
     "offline": offline,
     "repair": repair,
+    "import_positions": importing.import_positions,
+    "import_start": importing.import_start,
+    "import_append": importing.import_append,
     "backup_cut": backup.backup_cut,
     "backup_partitions": backup.backup_partitions,
     "backup_metadata": backup.backup_metadata,

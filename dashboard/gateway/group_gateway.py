@@ -114,6 +114,25 @@ class GroupGateway:
             for done in outcome.topic_partitions
         }
 
+    def bring_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> dict[TopicPartition, KafkaFailure | None]:
+        """As ``alter_offsets``, with metadata; what metadata holds is its writer's affair."""
+        if not self._link.serves(group_wire.OFFSET_COMMIT) or not self._can_find():
+            return self.alter_offsets(group, {key: at.offset for key, at in offsets.items()})
+
+        def ask(
+            connection: WireConnection, names: Collection[str], _: BrokerView
+        ) -> dict[str, dict[TopicPartition, KafkaFailure | None] | KafkaFailure]:
+            (name,) = names
+            found = group_wire.commit_offsets(connection, name, offsets)
+            waits = next((failure for failure in found.values() if _has_to_wait(failure)), None)
+            return {name: found if waits is None else waits}
+
+        with library_failures():
+            outcome = self._by_wire([group], ask)[group]
+        return dict.fromkeys(offsets, outcome) if isinstance(outcome, KafkaFailure) else outcome
+
     def delete(self, groups: Sequence[str]) -> dict[str, KafkaFailure | None]:
         """Delete groups without members, and what they have committed."""
         found: dict[str, KafkaFailure | None] = {}

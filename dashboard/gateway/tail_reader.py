@@ -9,28 +9,21 @@ Never creates a topic, nor anything else in the cluster.
 from __future__ import annotations
 
 import contextlib
-import ssl
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-import aiokafka.client
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as ClientPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
-from aiokafka.protocol.metadata import MetadataRequest
 
-from dashboard.cluster import KafkaFailure, Record
+from dashboard.cluster import Record
+from dashboard.gateway.async_client import client_failures, connection_options
 
 FETCH_BYTES: Final = 4 * 1024 * 1024
 PARTITION_FETCH_BYTES: Final = 1024 * 1024
 REQUEST_TIMEOUT_MS: Final = 10_000
 LOOK_AROUND: Final = 32
 """Every so many reads all partitions are looked at, not only those that brought records."""
-
-# The library's own request lets a broker create the topic that it asks about: a tail of a topic
-# that somebody deletes would bring it back. This process uses the library only to read.
-aiokafka.client.MetadataRequest = partial(MetadataRequest, allow_auto_topic_creation=False)
 
 
 class ReadSlice(NamedTuple):
@@ -63,12 +56,12 @@ class TailReader:
             max_partition_fetch_bytes=PARTITION_FETCH_BYTES,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             retry_backoff_ms=200,
-            **_options(properties),
+            **connection_options(properties),
         )
 
     async def start(self, positions: Mapping[int, int | None]) -> None:
         """Read these partitions from there on; None is the end (of what is committed)."""
-        with _failures():
+        with client_failures():
             await self._connect()
             unset = [self._key(index) for index, position in positions.items() if position is None]
             ends = await self._consumer.end_offsets(unset) if unset else {}
@@ -82,7 +75,7 @@ class TailReader:
 
     async def first_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
         """Where each partition begins; may be asked before ``start``."""
-        with _failures():
+        with client_failures():
             await self._connect()
             found = await self._consumer.beginning_offsets([self._key(one) for one in partitions])
         return {key.partition: offset for key, offset in found.items()}
@@ -98,7 +91,7 @@ class TailReader:
 
     async def read(self, timeout_ms: int, max_records: int) -> list[ReadSlice]:
         """What is there, waiting at most so long for the first of it."""
-        with _failures():
+        with client_failures():
             try:
                 found = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=max_records)
             except OffsetOutOfRangeError as error:
@@ -171,43 +164,3 @@ def _record(message: Any) -> Record:
         message.value,
         list(message.headers),
     )
-
-
-@contextlib.contextmanager
-def _failures() -> Iterator[None]:
-    """The library's exceptions as the gateway's."""
-    try:
-        yield
-    except (KafkaError, OSError) as error:
-        name = type(error).__name__
-        raise KafkaFailure(name, str(error) or name, is_transport=True) from None
-
-
-def _options(properties: Mapping[str, str]) -> dict[str, Any]:
-    """The connection properties of librdkafka in this library's words; tuning is left out."""
-    protocol = properties.get("security.protocol", "plaintext").upper()
-    options: dict[str, Any] = {"security_protocol": protocol}
-    if protocol.startswith("SASL"):
-        mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms", "PLAIN")
-        options["sasl_mechanism"] = mechanism.upper()
-        options["sasl_plain_username"] = properties.get("sasl.username")
-        options["sasl_plain_password"] = properties.get("sasl.password")
-    if protocol.endswith("SSL"):
-        options["ssl_context"] = _ssl_context(properties)
-    return options
-
-
-def _ssl_context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    context = ssl.create_default_context(
-        cafile=properties.get("ssl.ca.location"), cadata=properties.get("ssl.ca.pem")
-    )
-    if certificate := properties.get("ssl.certificate.location"):
-        context.load_cert_chain(
-            certificate, properties.get("ssl.key.location"), properties.get("ssl.key.password")
-        )
-    if properties.get("ssl.endpoint.identification.algorithm") == "none":
-        context.check_hostname = False
-    if properties.get("enable.ssl.certificate.verification", "true").lower() == "false":
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context

@@ -21,6 +21,7 @@ TOPIC_READ_AS = {
     "cleanup.policy": "is_deleted",
     "internal.segment.bytes": "segment_bytes",
     "message.timestamp.type": "is_log_append_time",
+    "odradek.import.from": "import_from",
     "odradek.produce.validation": "validation_strict",
 }
 BROKER_READ_AS = {
