@@ -170,7 +170,7 @@ def test_members_that_stall_while_joining_settle_afterwards(
     topic = create_topic(wire, partitions=10)
     for _ in range(5):
         crew.append(MemberProcess(client, broker.bootstrap, group, topic, tmp_path, session=6000))
-    wait_until_shared(crew, 10)
+    wait_until_shared(crew, 10, 180)  # kafka-python takes 40 s where nothing else runs
     for turn in range(3):
         stalled = crew[turn % 2].process, crew[2].process
         for process in stalled:
