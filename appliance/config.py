@@ -132,6 +132,13 @@ class ApplianceConfig(BaseModel):
         description="Where the broker answers Prometheus; only loopback; empty: nowhere. Taken by"
         " another program, the default is done without, and one that was chosen ends the start.",
     )
+    refresh_s: int = Field(
+        10,
+        ge=1,
+        le=10,
+        description="Seconds from one look at the cluster to the next while somebody has a page open."
+        " Less makes pages newer, and asks brokers more often.",
+    )
     database_url: SecretStr = Field(
         SecretStr(""), description="postgres://…; empty: SQLite in the data directory."
     )

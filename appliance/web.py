@@ -98,6 +98,7 @@ def prepare_database() -> None:
 def _collect() -> None:
     from django.conf import settings
 
+    from appliance.config import current
     from broker.clock import SystemClock
     from dashboard import broker_api, clusters
     from dashboard.alerting.watch import alert_watch
@@ -110,6 +111,7 @@ def _collect() -> None:
     clock = SystemClock()
     observers = [OutsideChanges(clock).look]
     alert_watch.start()
+    shelf.pace_ms = current().values.refresh_s * 1000
     Collector(
         lambda: clusters.new_gateway(TIMEOUT_S),
         shelf,

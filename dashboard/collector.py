@@ -1,6 +1,6 @@
 """Asks the cluster every few seconds and puts a snapshot on the shelf; threads of the web process.
 
-Every 10 s while somebody looks, else every 60 s; woken by a change made here, and by a page that
+Every 10 s (``refresh_s``) while somebody looks, else every 60 s; woken by a change made here, and by a page that
 finds an old snapshot. Two lanes: the *tick* looks at topics and brokers (``collecting.cluster_survey``)
 and is over within seconds whatever the brokers do; the *slow lane* follows each snapshot with what
 takes longer (groups, settings of topics, history, observers) and skips snapshots when it falls
@@ -31,7 +31,6 @@ from dashboard.snapshots import ClusterSnapshot, SnapshotShelf
 
 logger = logging.getLogger(__name__)
 
-WATCHED_PAUSE_MS = 10_000
 IDLE_PAUSE_MS = 60_000
 FAILED_PAUSE_MS = 2_000
 LEAST_PAUSE_MS = 500
@@ -84,7 +83,7 @@ class Collector:
             is_good = self.tick()
             self._after_tick()
             is_watched = self._shelf.is_watched(self._clock.wall_ms())
-            pause_ms = WATCHED_PAUSE_MS if is_watched else IDLE_PAUSE_MS
+            pause_ms = self._shelf.pace_ms if is_watched else IDLE_PAUSE_MS
             # From tick to tick, so that a long one does not make the next snapshot older.
             now_ms = self._clock.monotonic_ms()
             self._wait_until(started_ms + pause_ms if is_good else now_ms + FAILED_PAUSE_MS)

@@ -17,6 +17,8 @@ from dashboard.groups import MemberView
 
 STALE_AFTER_MS = 15_000
 """A snapshot this old is called old on the page while somebody looks."""
+WATCHED_PAUSE_MS = 10_000
+"""From one tick to the next while somebody looks, unless the appliance is set otherwise."""
 FRESH_WAIT_S = 1.5
 """So long the first who looks after a pause waits for a new one: a tick is over by then, whatever
 brokers do."""
@@ -229,7 +231,9 @@ class SnapshotShelf:
 
     WATCHED_FOR_MS = 30_000
 
-    def __init__(self) -> None:
+    def __init__(self, pace_ms: int = WATCHED_PAUSE_MS) -> None:
+        self.pace_ms = pace_ms
+        """From one tick to the next while somebody looks."""
         self._changed = Condition()
         self._snapshot: ClusterSnapshot | None = None
         self._looked_ms: int | None = None
@@ -258,6 +262,8 @@ class SnapshotShelf:
             self._looked_ms = now_ms
             snapshot = self._snapshot
             if snapshot is not None and not _is_old(snapshot, now_ms):
+                if now_ms - snapshot.taken_ms > 2 * self.pace_ms:
+                    self.woken.set()
                 return snapshot
             self.woken.set()
             if snapshot is None or not self.is_followed or self._waited_for == snapshot.taken_ms:

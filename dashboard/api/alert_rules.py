@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from django.forms import BaseForm
@@ -150,7 +151,7 @@ def create_silence(request: HttpRequest, new: NewSilence):  # type: ignore[no-un
     until = to_datetime(new.until_ms)
     asked = {"rule": new.rule_id, "targets": new.targets, "reason": new.reason, "until": until}
     form = SilenceForm(asked)
-    _check(form)
+    check_form(form)
     given = form.cleaned_data
     made = service.silence(
         actor=actor_of(request),
@@ -185,7 +186,7 @@ def _save(request: HttpRequest, rule: AlertRule, wanted: RuleChange) -> dict[str
     now = {name: getattr(rule, name) for name in RuleForm.Meta.fields if name != "channels"}
     figures_in_form = {PREFIX + name: value for name, value in figures.items()}
     form = RuleForm({**now, "channels": channels, **given, **figures_in_form}, instance=rule)
-    _check(form)
+    check_form(form)
     if wanted.is_on is not None:
         form.instance.is_on = wanted.is_on
     chosen: list[AlertChannel] = list(form.cleaned_data["channels"])
@@ -193,10 +194,15 @@ def _save(request: HttpRequest, rule: AlertRule, wanted: RuleChange) -> dict[str
     return _rule(form.instance)
 
 
-def _check(form: BaseForm) -> None:
+def _where(field: str) -> str:
+    """Of the request, that a field of the form was taken from."""
+    return f"body.{field}".replace(PREFIX, "parameters.").removesuffix(".__all__")
+
+
+def check_form(form: BaseForm, where: Callable[[str], str] = _where) -> None:
+    """A page's form, filled in by a request. Raises Invalid with what it does not take."""
     for name, errors in form.errors.items():
-        where = f"body.{name}".replace(PREFIX, "parameters.").removesuffix(".__all__")
-        raise Invalid(where, " ".join(str(error) for error in errors))
+        raise Invalid(where(name), " ".join(str(error) for error in errors))
 
 
 def _rule(rule: AlertRule) -> dict[str, Any]:

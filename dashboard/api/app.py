@@ -18,6 +18,7 @@ from ninja.openapi.docs import Swagger
 from ninja.openapi.schema import OpenAPISchema
 
 from dashboard.api import (
+    alert_channels,
     alert_rules,
     alerts,
     cluster,
@@ -27,7 +28,7 @@ from dashboard.api import (
     jobs,
     people,
     records,
-    reports,
+    report_setup,
     schedules,
     topics,
     transactions,
@@ -36,8 +37,7 @@ from dashboard.api.auth import Token, may
 from dashboard.permissions import Permission
 
 DESCRIPTION = """\
-What the pages can do with the cluster, its records, groups, alerts, jobs and people; only channels of
-alerts, and reports, are made on their pages. Authenticate with a token (made under *API tokens* in the menu):
+What the pages can do with the cluster, its records, groups, alerts, jobs, reports and people. Authenticate with a token (made under *API tokens* in the menu):
 `Authorization: Bearer odk_…`. A browser's session works too; what changes something then needs
 `X-CSRFToken`.
 
@@ -104,9 +104,10 @@ def make() -> NinjaAPI:
         ("", transactions.router),
         ("", alerts.router),
         ("", alert_rules.router),
+        ("", alert_channels.router),
         ("", jobs.router),
         ("", schedules.router),
-        ("", reports.router),
+        ("", report_setup.router),  # and all others of reports
         ("", people.router),
     ):
         api.add_router(prefix, router)

@@ -120,18 +120,18 @@ class RunWanted(Schema):
 @router.get("/reports", auth=may(Permission.SEE), response=responses(ReportsOut))
 def list_reports(request: HttpRequest):  # type: ignore[no-untyped-def]
     """Those whose topics one may read."""
-    return {"reports": [_told(row) for row in selector.rows(person(request))]}
+    return {"reports": [told(row) for row in selector.rows(person(request))]}
 
 
 @router.get("/reports/{name}", auth=may(Permission.SEE), response=responses(ReportOut))
 def get_report(request: HttpRequest, name: str):  # type: ignore[no-untyped-def]
-    return _told(selector.row_of(_report(request, name)))
+    return told(selector.row_of(report_of(request, name)))
 
 
 @router.delete("/reports/{name}", auth=may(Permission.CHANGE_REPORTS), response=responses(Done))
 def delete_report(request: HttpRequest, name: str):  # type: ignore[no-untyped-def]
     """With its schedule and its results."""
-    service.delete(actor=actor_of(request), report=_report(request, name))
+    service.delete(actor=actor_of(request), report=report_of(request, name))
     return {}
 
 
@@ -140,14 +140,14 @@ def delete_report(request: HttpRequest, name: str):  # type: ignore[no-untyped-d
 )
 def forget_report_position(request: HttpRequest, name: str):  # type: ignore[no-untyped-def]
     """The next run of an incremental report begins where its range does."""
-    service.forget_position(actor=actor_of(request), report=_report(request, name))
+    service.forget_position(actor=actor_of(request), report=report_of(request, name))
     return {}
 
 
 @router.get("/reports/{name}/runs", auth=may(Permission.SEE), response=responses(ReportRunsOut))
 def list_report_runs(request: HttpRequest, name: str, limit: Limit, page: PageNumber):  # type: ignore[no-untyped-def]
     """Newest first."""
-    found = selector.runs_of(_report(request, name))
+    found = selector.runs_of(report_of(request, name))
     return one_page(found, page, limit, "runs", run_of_job)
 
 
@@ -158,7 +158,7 @@ def list_report_runs(request: HttpRequest, name: str, limit: Limit, page: PageNu
 )
 def start_report(request: HttpRequest, name: str, wanted: RunWanted):  # type: ignore[no-untyped-def]
     """Asked for now, done by a worker: its state tells how far it is. One run of a report at a time."""
-    report = _report(request, name)
+    report = report_of(request, name)
     repeated = _run(report, wanted.repeats) if wanted.repeats is not None else None
     run = service.start(actor=actor_of(request), report=report, repeated=repeated)
     return Status(201, _told_run(run))
@@ -169,7 +169,7 @@ def start_report(request: HttpRequest, name: str, wanted: RunWanted):  # type: i
 )
 def get_report_run(request: HttpRequest, name: str, run_id: int):  # type: ignore[no-untyped-def]
     """Its state, how far it is, and which offsets it reads."""
-    return _told_run(_run(_report(request, name), run_id))
+    return _told_run(_run(report_of(request, name), run_id))
 
 
 @router.post(
@@ -178,7 +178,7 @@ def get_report_run(request: HttpRequest, name: str, run_id: int):  # type: ignor
     response=responses(Done),
 )
 def cancel_report_run(request: HttpRequest, name: str, run_id: int):  # type: ignore[no-untyped-def]
-    service.cancel(actor=actor_of(request), run=_run(_report(request, name), run_id))
+    service.cancel(actor=actor_of(request), run=_run(report_of(request, name), run_id))
     return {}
 
 
@@ -189,7 +189,7 @@ def cancel_report_run(request: HttpRequest, name: str, run_id: int):  # type: ig
 )
 def get_report_result(request: HttpRequest, name: str, run_id: int):  # type: ignore[no-untyped-def]
     """Of a run that is ok or incomplete; the newest ``keep_runs`` results are kept."""
-    report = _report(request, name)
+    report = report_of(request, name)
     run = _with_result(report, run_id)
     document = results.rows_of(report.name, run.pk)
     if document is None or run.result is None:
@@ -218,7 +218,7 @@ def get_report_result(request: HttpRequest, name: str, run_id: int):  # type: ig
 )
 def download_report_result(request: HttpRequest, name: str, run_id: int, file: FileName):  # type: ignore[no-untyped-def]
     """The whole result. The right to export the report's topics is needed; ``Range`` is understood."""
-    report = _report(request, name)
+    report = report_of(request, name)
     run = _with_result(report, run_id)
     for topic in report.topic_names:
         permissions.check(request.user, Permission.EXPORT_RECORDS, topic)
@@ -230,7 +230,7 @@ def download_report_result(request: HttpRequest, name: str, run_id: int, file: F
     return send_file(request, path, name, results.FILES[file])
 
 
-def _report(request: HttpRequest, name: str) -> Report:
+def report_of(request: HttpRequest, name: str) -> Report:
     found = Report.objects.filter(name=name).first()
     if found is None or not selector.may_see(request.user, found):
         raise NotFound("There is no such report, or you may not read its topics.")
@@ -252,7 +252,7 @@ def _with_result(report: Report, run_id: int) -> JobRun:
     return run
 
 
-def _told(row: selector.ReportRow) -> dict[str, Any]:
+def told(row: selector.ReportRow) -> dict[str, Any]:
     report = row.report
     same = (
         "name", "kind", "parameters", "format", "range", "is_incremental", "timeout_s", "keep_runs",

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django_celery_beat.models import PeriodicTask
 
 from broker.clock import SystemClock
 from dashboard.models import Report
 from dashboard.offset_range import GRAMMAR, parse_offset_range
+from dashboard.schedules.plan import expression_of
 from spark_tasks.job import Format
 from spark_tasks.report import Report as Kind
 
@@ -203,3 +205,12 @@ class ReportForm(_ReportForm):
             return {}
         every, period = chosen.split(" ")
         return {"every": int(every), "period": period}
+
+
+def schedule_initial(task: PeriodicTask | None) -> dict[str, Any]:
+    """What stands in the form for a schedule that there is."""
+    if task is None:
+        return {}
+    if task.interval is not None:
+        return {"schedule": f"{task.interval.every} {task.interval.period}"}
+    return {"schedule": "cron", "cron": expression_of(task), "zone": str(task.crontab.timezone)}

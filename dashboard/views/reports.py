@@ -16,10 +16,9 @@ from django.views.decorators.http import (
 
 from dashboard import run_logs
 from dashboard.downloads import send_file
-from dashboard.forms.reports import ReportForm
+from dashboard.forms.reports import ReportForm, schedule_initial
 from dashboard.models import JobRun, Report, User
 from dashboard.permissions import Permission, check, requires
-from dashboard.schedules.plan import expression_of
 from dashboard.selectors import reports as selector
 from dashboard.services import jobs, reports, schedules
 from dashboard.services.audit import actor_of
@@ -67,9 +66,8 @@ def change(request: HttpRequest, name: str) -> HttpResponse:
 
 def _edit(request: HttpRequest, report: Report, kind: Kind) -> HttpResponse:
     before = reports.describe(report) if report.pk else None
-    form = ReportForm(
-        request.POST or None, instance=report, kind=kind, initial=_schedule_initial(report)
-    )
+    schedule = schedule_initial(reports.schedule_of(report) if report.pk else None)
+    form = ReportForm(request.POST or None, instance=report, kind=kind, initial=schedule)
     if request.method == "POST" and form.is_valid():
         for topic in form.instance.topic_names:
             check(request.user, Permission.READ_RECORDS, topic)
@@ -87,19 +85,6 @@ def _edit(request: HttpRequest, report: Report, kind: Kind) -> HttpResponse:
             return redirect("report", form.instance.name)
     context = {"form": form, "report": report, "kind": kind}
     return render(request, "dashboard/reports/form.html", context)
-
-
-def _schedule_initial(report: Report) -> dict[str, Any]:
-    task = reports.schedule_of(report) if report.pk else None
-    if task is None:
-        return {}
-    if task.interval is not None:
-        return {"schedule": f"{task.interval.every} {task.interval.period}"}
-    return {
-        "schedule": "cron",
-        "cron": expression_of(task),
-        "zone": str(task.crontab.timezone),
-    }
 
 
 @require_GET

@@ -28,7 +28,7 @@ from tests.bench.web_topics import fill, timed
 from tests.bench.web_visits import add_data_options, place, prepared, say
 from tests.support import judge
 from tests.support.odradek import OdradekBroker
-from tests.support.web import WebProcess
+from tests.support.web import AS_SHIPPED, WebProcess
 
 HOT = "collector-bench"
 RATE = 5000
@@ -75,7 +75,7 @@ def measure(broker: OdradekBroker, port: int, directory: Path, options: argparse
     pages_ms: list[float] = []
     scrapes_s: list[float] = []
     data = None if options.by_wire else broker.data
-    web = WebProcess(directory, broker.bootstrap, data=data)
+    web = WebProcess(directory, broker.bootstrap, AS_SHIPPED, data=data)
     for number in range(options.rounds):
         rounds["alone"].append(load(broker, options.seconds))
         with web, looking(web, options.topics, pages_ms):

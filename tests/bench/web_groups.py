@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dashboard.collector import WATCHED_PAUSE_MS
 from dashboard.gateway import Gateway
+from dashboard.snapshots import WATCHED_PAUSE_MS
 from tests.bench.web_visits import (
     Verdict,
     add_data_options,
@@ -31,7 +31,7 @@ from tests.bench.web_visits import (
 )
 from tests.support import group_requests, processes
 from tests.support.odradek import OdradekBroker
-from tests.support.web import WebProcess
+from tests.support.web import AS_SHIPPED, WebProcess
 from tests.support.wire import Wire
 
 BAR_PAGE_MS = 300.0
@@ -77,14 +77,14 @@ def main() -> int:
         if options.prepare:
             broker.stop()
             return 0
-        with WebProcess(directory, broker.bootstrap, data=broker.data) as web:
+        with WebProcess(directory, broker.bootstrap, AS_SHIPPED, data=broker.data) as web:
             return run(broker, web, options, told["without_mb"])
 
 
 def make(broker: OdradekBroker, directory: Path, options: argparse.Namespace) -> dict[str, Any]:
     """The groups; and what the web process takes while there are none."""
     make_topic(broker)
-    with WebProcess(directory, broker.bootstrap, data=broker.data) as web:
+    with WebProcess(directory, broker.bootstrap, AS_SHIPPED, data=broker.data) as web:
         without_mb = settled(web, 0)
     fill(broker, options.groups, options.lagging, options.members)
     return {"without_mb": without_mb}

@@ -25,7 +25,7 @@ from dashboard.gateway import Gateway
 from tests.bench.web_visits import Verdict, in_words, p95, say
 from tests.support import processes
 from tests.support.odradek import OdradekBroker
-from tests.support.web import WebProcess, post
+from tests.support.web import AS_SHIPPED, WebProcess, post
 
 PAGE_BAR_MS = 200
 GROWTH_BAR_MB = 30
@@ -297,7 +297,7 @@ def main() -> int:
         where = Path(directory)
         with (
             OdradekBroker(where / "broker", BROKER_SETTINGS) as broker,
-            WebProcess(where, broker.bootstrap, data=broker.data) as web,
+            WebProcess(where, broker.bootstrap, AS_SHIPPED, data=broker.data) as web,
         ):
             gateway = Gateway(broker.bootstrap, timeout_s=60)
             gateway.check()

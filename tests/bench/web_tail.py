@@ -27,7 +27,7 @@ from dashboard.gateway import Gateway
 from tests.bench import generator
 from tests.support import processes
 from tests.support.odradek import OdradekBroker
-from tests.support.web import WebProcess
+from tests.support.web import AS_SHIPPED, WebProcess
 from tests.support.websocket import CLOSE, PING, PONG, TEXT
 
 BAR_FRAMES = 5.0
@@ -60,7 +60,7 @@ def main() -> int:
         directory = Path(name)
         with (
             OdradekBroker(directory) as broker,
-            WebProcess(directory, broker.bootstrap, data=broker.data) as web,
+            WebProcess(directory, broker.bootstrap, AS_SHIPPED, data=broker.data) as web,
         ):
             return run(broker, web, options)
 

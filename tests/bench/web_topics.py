@@ -22,7 +22,7 @@ import httpx
 from dashboard.gateway import Gateway
 from tests.bench.web_visits import add_data_options, place, prepared, say
 from tests.support.odradek import OdradekBroker
-from tests.support.web import WebProcess
+from tests.support.web import AS_SHIPPED, WebProcess
 
 BAR_P95_MS = 100
 BAR_PAGE_BYTES = 100_000
@@ -52,7 +52,7 @@ def main() -> int:
         if options.prepare:
             broker.stop()
             return 0
-        with WebProcess(directory, broker.bootstrap, data=broker.data) as web:
+        with WebProcess(directory, broker.bootstrap, AS_SHIPPED, data=broker.data) as web:
             return run(web, options)
 
 

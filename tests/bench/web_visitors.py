@@ -22,7 +22,7 @@ from typing import Any
 
 import httpx
 
-from dashboard.collector import WATCHED_PAUSE_MS
+from dashboard.snapshots import WATCHED_PAUSE_MS
 from tests.bench import web_groups
 from tests.bench.web_topics import TAKEN, fill
 from tests.bench.web_visits import (
@@ -36,7 +36,7 @@ from tests.bench.web_visits import (
     visit,
 )
 from tests.support.odradek import OdradekBroker
-from tests.support.web import WebProcess
+from tests.support.web import AS_SHIPPED, WebProcess
 
 BAR_PAGE_MS = 300.0
 BAR_STALE_S = 2.0
@@ -91,7 +91,7 @@ def main() -> int:
         if options.prepare:
             broker.stop()
             return 0
-        with WebProcess(directory, broker.bootstrap, data=broker.data) as web:
+        with WebProcess(directory, broker.bootstrap, AS_SHIPPED, data=broker.data) as web:
             web_groups.settled(web, options.groups)
             return run(broker, web, options)
 

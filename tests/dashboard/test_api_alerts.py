@@ -113,3 +113,58 @@ def test_a_viewer_changes_nothing(ask: Ask) -> None:
         ("DELETE", "silences/1", None),
     ):
         assert ask("viewer", method, path, body)[0] == 403
+
+
+def test_the_life_of_a_webhook(ask: Ask) -> None:
+    url = "https://hooks.example/services/T0/very-secret"
+    status, made = ask(
+        "operator", "POST", "alert-channels", {"kind": "webhook", "name": "pager", "url": url}
+    )
+    assert status == 201
+    path = f"alert-channels/{made['id']}"
+    assert (made["address"], made["recipients"]) == ("https://hooks.example/…", [])
+    assert made["secret"] == AlertChannel.objects.get(name="pager").secret
+
+    status, changed = ask("operator", "PATCH", path, {"is_on": False})
+    assert (status, changed["is_on"], changed["secret"]) == (200, False, None)
+    assert AlertChannel.objects.get(name="pager").url == url, "what is left out stays"
+    status, renewed = ask("operator", "POST", f"{path}/secret", {})
+    assert (status, renewed["secret"]) == (200, AlertChannel.objects.get(name="pager").secret)
+    assert renewed["secret"] != made["secret"]
+
+    status, queued = ask("operator", "POST", f"{path}/test", {})
+    assert (status, queued["state"], queued["event"]) == (201, "queued", "test")
+    assert ask("operator", "GET", f"{path}/deliveries")[1]["deliveries"] == [queued]
+    told = ask("operator", "GET", "alert-channels")[1]["channels"]
+    assert [one["name"] for one in told] == ["pager"]
+    assert "secret" not in str(told)
+    assert ask("viewer", "GET", "alert-channels")[0] == 403
+    assert ask("operator", "DELETE", path) == (200, {"done": True})
+    assert ask("operator", "GET", path)[0] == 404
+    entries = AuditEntry.objects.filter(target="pager").order_by("pk")
+    assert [one.action.partition(".")[2] for one in entries] == [
+        "create", "change", "secret", "test", "delete",
+    ]  # fmt: skip
+    assert not any(made["secret"] in f"{one.before}{one.after}" for one in entries)
+
+
+def test_a_channel_is_checked_as_on_its_page(ask: Ask) -> None:
+    webhook = {"kind": "webhook", "name": "inner", "url": "http://10.0.0.1/"}
+    for role, wanted, where in (
+        ("operator", {**webhook, "may_reach_private": True}, "may_reach_private"),
+        ("operator", {**webhook, "url": "ftp://10.0.0.1/"}, "url"),
+        ("operator", {"kind": "webhook", "name": "inner"}, "url"),
+        ("operator", {**webhook, "recipients": ["a@example.org"]}, "recipients"),
+        ("operator", {"kind": "email", "name": "mail", "recipients": ["a b"]}, "recipients"),
+        ("operator", {"kind": "email", "name": "mail", "url": "http://a.example/"}, "url"),
+    ):
+        status, refused = ask(role, "POST", "alert-channels", wanted)
+        assert (status, refused["error"]["details"][0]["where"]) == (422, f"body.{where}"), wanted
+    assert not AlertChannel.objects.exists()
+
+    status, made = ask("admin", "POST", "alert-channels", {**webhook, "may_reach_private": True})
+    assert (status, made["may_reach_private"]) == (201, True)
+    mail = {"kind": "email", "name": "mail", "recipients": ["a@example.org", "b@example.org"]}
+    status, made = ask("operator", "POST", "alert-channels", mail)
+    assert (status, made["recipients"], made["secret"]) == (201, mail["recipients"], None)
+    assert ask("operator", "POST", f"alert-channels/{made['id']}/secret", {})[0] == 404

@@ -200,3 +200,58 @@ def test_runs_of_other_reports_are_not_runs_of_this_one(ask: Ask, report: Report
     run = finished(other)
     assert ask("viewer", "GET", f"reports/daily/runs/{run.pk}")[0] == 404
     assert ask("operator", "POST", "reports/daily/runs", {"repeats": run.pk})[0] == 404
+
+
+def test_a_report_is_set_up_changed_and_scheduled(ask: Ask) -> None:
+    wanted = {
+        "kind": "sums-by-key",
+        "name": "sums",
+        "topics": ["orders", "returns"],
+        "parameters": {"amount": "price"},
+        "format": {"kind": "csv", "schema_text": "price double", "separator": ";"},
+        "schedule": "15 minutes",
+    }
+    status, made = ask("operator", "POST", "reports", wanted)
+
+    assert status == 201
+    assert (made["topics"], made["format"]["kind"]) == (["orders", "returns"], "csv")
+    assert (made["format"]["schema"], made["format"]["separator"]) == ("price double", ";")
+    assert (made["parameters"]["amount"], made["schedule"]) == ("price", "every 15 minutes")
+    status, changed = ask("operator", "PATCH", "reports/sums", {"keep_runs": 3})
+    assert status == 200
+    assert {name for name in made if made[name] != changed[name]} <= {
+        "keep_runs", "next_run_ms", "next_run_time",
+    }  # fmt: skip
+    assert changed["keep_runs"] == 3
+    cron = {"schedule": "cron", "cron": "0 6 * * 1-5", "zone": "Europe/Berlin"}
+    assert "0 6 * * 1-5" in ask("operator", "PATCH", "reports/sums", cron)[1]["schedule"]
+    assert ask("operator", "PATCH", "reports/sums", {"schedule": ""})[1]["next_run_ms"] is None
+    entries = AuditEntry.objects.filter(target="sums").order_by("pk")
+    assert [(one.action, one.source) for one in entries] == [
+        (f"report.{verb}", "api") for verb in ("create", "change", "change", "change")
+    ]
+    kinds = ask("viewer", "GET", "report-kinds")[1]["kinds"]
+    (sums,) = (one for one in kinds if one["name"] == "sums-by-key")
+    assert "amount" in [one["name"] for one in sums["parameters"]]
+
+
+def test_a_report_that_makes_no_sense_is_refused_where_it_does_not(ask: Ask) -> None:
+    right = {"kind": "sums-by-key", "name": "sums", "topics": ["orders"],
+             "parameters": {"amount": "price"}}  # fmt: skip
+    for change, where in (
+        ({"kind": "no-such"}, "kind"),
+        ({"topics": []}, "topics"),
+        ({"range": "from here to there"}, "range"),
+        ({"parameters": {"no-such": "1"}}, "parameters.no-such"),
+        ({"parameters": {"amount": ""}}, "parameters.amount"),
+        ({"format": {"kind": "avro"}}, "format.schema_text"),
+        ({"schedule": "cron"}, "cron"),
+        ({"zone": "Nowhere/Land"}, "zone"),
+    ):
+        status, refused = ask("operator", "POST", "reports", {**right, **change})
+        assert (status, refused["error"]["details"][0]["where"]) == (422, f"body.{where}"), change
+    assert ask("viewer", "POST", "reports", right)[0] == 403
+    assert not Report.objects.exists()
+    assert ask("operator", "POST", "reports", right)[0] == 201
+    assert ask("operator", "POST", "reports", right)[0] in (409, 422)
+    assert ask("operator", "PATCH", "reports/no-such", {"keep_runs": 3})[0] == 404

@@ -70,6 +70,15 @@ def test_a_silent_cluster_and_a_fresh_snapshot_are_shown_at_once() -> None:
         assert followed_shelf(snapshot).look(60_000, wait_s=PATIENCE_S) is snapshot
 
 
+def test_a_first_look_asks_for_what_comes_next_at_the_pace_that_is_set() -> None:
+    for age_ms, is_asked in ((2_000, False), (2_001, True)):
+        shelf = SnapshotShelf(pace_ms=1_000)
+        shelf.put(taken(50_000))
+
+        assert shelf.look(50_000 + age_ms) == taken(50_000)
+        assert shelf.woken.is_set() == is_asked
+
+
 def test_groups_that_come_later_than_the_rest_hold_up_nobody() -> None:
     usual = taken(55_000, groups_ms=40_000)
 
