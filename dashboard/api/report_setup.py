@@ -22,6 +22,7 @@ from dashboard.selectors import reports as selector
 from dashboard.services import reports as service
 from dashboard.spark import catalog
 
+__all__ = ["router"]
 Texts = Annotated[dict[str, str], Field(max_length=50, description="By the kind's names.")]
 
 
