@@ -6,6 +6,7 @@ It ends with the process that started it.
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -47,6 +48,7 @@ def main() -> int:
     try:
         _keep_a_copy()
         call_command("migrate", verbosity=0, interactive=False)
+        _forget_upgrade()
     except DatabaseError as error:
         sys.stderr.write(f"the database cannot be used: {' '.join(str(error).split())}\n")
         return 1
@@ -59,17 +61,53 @@ def _keep_a_copy() -> None:
 
     from appliance import schema
 
-    if connection.vendor != "sqlite" or not schema.has_tables() or not schema.missing():
+    if connection.vendor != "sqlite":
         return
+    missing = schema.missing() if schema.has_tables() else []
     path = Path(connection.settings_dict["NAME"])
-    kept = path.with_name(f"{path.name}.before-upgrade")
+    kept, under_way = kept_copy(path), _mark_of(path)
+    if not missing:
+        under_way.unlink(missing_ok=True)
+        return
+    if kept.exists() and not _marked(under_way).isdisjoint(missing):
+        sys.stderr.write(
+            f"an upgrade of the tables is gone on with; what was before it is in {kept}\n"
+        )
+        return
     aside = path.with_name(f".{kept.name}.tmp")
     aside.unlink(missing_ok=True)
     aside.touch(mode=0o600)
     with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(aside)) as target:
         source.backup(target)
     aside.rename(kept)
+    # From here on the database may be of two versions, and no copy of it is worth the one that was made.
+    aside.write_text(json.dumps(missing))
+    aside.rename(under_way)
     sys.stderr.write(f"tables are brought up to date; the database as it was is in {kept}\n")
+
+
+def kept_copy(path: Path) -> Path:
+    """What the database was before its tables changed last."""
+    return path.with_name(f"{path.name}.before-upgrade")
+
+
+def _mark_of(path: Path) -> Path:
+    """There while an upgrade is under way: the migrations that it makes."""
+    return path.with_name(f"{path.name}.upgrading")
+
+
+def _marked(path: Path) -> set[str]:
+    try:
+        return set(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return set()
+
+
+def _forget_upgrade() -> None:
+    from django.db import connection
+
+    if connection.vendor == "sqlite":
+        _mark_of(Path(connection.settings_dict["NAME"])).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

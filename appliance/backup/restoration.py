@@ -34,6 +34,11 @@ def files_of(manifest: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"logs/{partition['topic']}-{partition['partition']}/{each['name']}", each
 
 
+def digests_of(manifest: dict[str, Any]) -> set[str]:
+    """Of all contents that a backup needs."""
+    return {entry["sha256"] for _, entry in files_of(manifest) if "sha256" in entry}
+
+
 def damage_in(
     target: Target, manifest: dict[str, Any], progress: Progress
 ) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -59,6 +59,14 @@ def no_room(error: OSError, where: Path) -> CommandError:
             code="NO_ROOM",
         )
     return CommandError(f"{error.filename or where}: {error.strerror}", code="NOT_WRITTEN")
+
+
+class Pruned(NamedTuple):
+    """Names of backups, and bytes."""
+
+    gone: list[str]
+    kept: list[str]
+    freed_bytes: int
 
 
 class Target:
@@ -243,6 +251,26 @@ class Target:
         except (OSError, ValueError) as error:
             raise CommandError(f"{path} is damaged: {error}", code="DAMAGED") from None
         return manifest
+
+    def prune(self, keep: int, digests_of: Callable[[dict[str, Any]], set[str]]) -> Pruned:
+        """Remove all backups but the newest ``keep``, and contents that none of those names.
+
+        Opened to write. All that are kept must be readable before anything goes; killed amid it, the next
+        call takes away what this one left.
+        """
+        names = self.backups()
+        doomed, kept = names[:-keep], names[-keep:]
+        needed = {digest for name in kept for digest in digests_of(self.read_manifest(name))}
+        for name in doomed:
+            (self._manifests / f"{name}.json").unlink()
+        if doomed:
+            os.sync()  # no backup is listed that lacks something
+        freed = 0
+        for path in self._objects.glob("*/*"):
+            if path.name not in needed:
+                freed += path.stat().st_size
+                path.unlink()
+        return Pruned(doomed, kept, freed)
 
     def publish(self, name: str, manifest: dict[str, Any]) -> None:
         body = json.dumps(manifest, ensure_ascii=False).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""``odradek backup list|verify|restore``: what is done with backups that are there."""
+"""``odradek backup list|verify|prune|restore``: what is done with backups that are there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from appliance.backup import restoration
 from appliance.backup.target import Target, no_room
 from appliance.failure import ItemError
 from appliance.options import command, data_option, pass_session
-from appliance.output import Column, Report, Table
+from appliance.output import Column, Report, Table, format_size
 from appliance.session import Session
 from broker.clock import SystemClock
 
@@ -114,3 +114,36 @@ def restore(session: Session, target: Path, wanted: str | None, data: Path) -> i
         session.note(note)
     text = f"backup {name} is restored; next: odradek serve --data {data}\n"
     return session.emit(Report([Table(COLUMNS, [_row(name, manifest)])], text=text))
+
+
+@command("prune")
+@_TARGET
+@click.option(
+    "--keep",
+    type=click.IntRange(1),
+    required=True,
+    metavar="N",
+    help="How many of the newest backups stay.",
+)
+@pass_session
+def prune(session: Session, target: Path, keep: int) -> int:
+    """Remove all backups in the directory TARGET but the newest N, and what only those needed.
+
+    Interrupted, call it again. Asks before it removes anything (--yes).
+    """
+    place = Target(target.absolute())
+    place.open()
+    names = place.backups()[:-keep]
+    if names:
+        session.confirm_several("remove", "backup", names)
+    try:
+        place.open_to_write()
+        pruned = place.prune(keep, restoration.digests_of)
+    except OSError as error:
+        raise no_room(error, target) from None
+    finally:
+        place.close()
+    rows = [{"backup": name, "outcome": "removed"} for name in pruned.gone]
+    rows += [{"backup": name, "outcome": "kept"} for name in pruned.kept]
+    session.note(f"{format_size(pruned.freed_bytes)} freed")
+    return session.emit(Report([Table((Column("backup"), Column("outcome")), rows)]))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from appliance import checks, control
+from appliance import checks, control, zookeeper_check
 from appliance.checks import Check, Verdict
 from appliance.commands.serve import DEFAULT_LISTEN
 from appliance.commands.spark import spark_home
@@ -22,6 +22,7 @@ from dashboard.cluster import KafkaFailure
 from dashboard.gateway import Gateway
 from dashboard.spark.home import home_of
 
+ZOOKEEPER = "zookeeper.connect"
 LISTENER_KEYS = ("listeners", "advertised.listeners")
 COLUMNS = (
     Column("check"),
@@ -65,6 +66,7 @@ def doctor(session: Session, data: Path, listen: str, web: str) -> int:
         *check_processes(data.absolute(), web, bind_problem),
         *_check_cluster(session),
         *_check_partitions(data),
+        *_check_zookeeper(session),
         checks.check_clock(data, SystemClock().wall_ms()),
         checks.check_descriptors(),
         checks.check_maps(),
@@ -101,6 +103,20 @@ def _check_partitions(data: Path) -> list[Check]:
         )
         for each in found
     ]
+
+
+def _check_zookeeper(session: Session) -> list[Check]:
+    """Of the broker that answers, if it belongs to a cluster in ZooKeeper."""
+    try:
+        gateway = session.gateway()
+        brokers = gateway.cluster().brokers
+        names = [str(broker.broker_id) for broker in brokers[:1]]
+        views = gateway.broker_configs(names, [ZOOKEEPER])
+    except (CommandError, KafkaFailure):
+        return []  # told by the checks of the broker
+    told = next(iter(views.values()), [])
+    connect = told[0].value if isinstance(told, list) and told else None
+    return zookeeper_check.check(connect) if connect else []
 
 
 def _check_cluster(session: Session) -> list[Check]:

@@ -236,7 +236,7 @@ def test_the_commands_of_the_page_work_as_they_stand_there(
 ) -> None:
     page = (REPOSITORY / "docs" / "backup.md").read_text()
     lines = [line for line in page.splitlines() if line.startswith("odradek ")]
-    assert len(lines) == 5
+    assert len(lines) == 6
     places = {
         "/mnt/backups": str(tmp_path / "backups"),
         "data": str(node.data),
@@ -256,10 +256,41 @@ def test_without_a_broker_there_is_no_backup(odradek: Odradek, tmp_path: Path) -
     assert "no broker runs" in done.err
 
 
+def test_pruning_takes_what_only_old_backups_need(
+    node: OdradekBroker, wire: Wire, odradek: Odradek, tmp_path: Path
+) -> None:
+    target = tmp_path / "backups"
+    requests.create_topic(wire, "t")
+    for number in range(3):
+        fill(wire, "t", 1)
+        assert odradek("backup", "create", target, "--data", node.data).ok()
+        if number == 1:  # what the first two hold alone
+            (node.data / "secret_key").write_text("another\n")
+    names = sorted(path.stem for path in (target / "manifests").iterdir())
+    refused = odradek("backup", "prune", target, "--keep", "1")
+    assert refused.code == 2
+    assert len(list((target / "manifests").iterdir())) == 3
+    before = len(list((target / "objects").glob("*/*")))
+    (target / "objects" / "00").mkdir(exist_ok=True)
+    (target / "objects" / "00" / "00left").write_text("by one that was killed")
+    done = odradek("--format", "json", "backup", "prune", target, "--keep", "1", "--yes")
+    assert {row["backup"]: row["outcome"] for row in json.loads(done.out)["data"]} == {
+        **dict.fromkeys(names[:2], "removed"),
+        names[2]: "kept",
+    }
+    assert len(list((target / "objects").glob("*/*"))) < before
+    assert not (target / "objects" / "00" / "00left").exists()
+    assert odradek("backup", "verify", target).ok()
+    # The next one copies again what it needs and only the old ones had.
+    (node.data / "secret_key").write_text("do-not-tell\n")
+    assert odradek("backup", "create", target, "--data", node.data).ok()
+    assert odradek("backup", "verify", target).ok()
+
+
 def test_other_peoples_directories_are_left_alone(odradek: Odradek, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "1.jpg").touch()
-    for line in (["create"], ["list"], ["verify"], ["restore"]):
+    for line in (["create"], ["list"], ["verify"], ["prune", "--keep", "1"], ["restore"]):
         done = odradek("backup", *line, tmp_path / "photos")
         assert done.code == 1, done.err
         assert "backups" in done.err

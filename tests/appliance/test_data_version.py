@@ -121,17 +121,50 @@ def test_a_database_is_kept_before_its_tables_change(tmp_path: Path) -> None:
         target.execute("DELETE FROM django_migrations WHERE app = 'sessions'")
         target.execute("DROP TABLE django_session")
         target.commit()
-    environment = {k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"}
     for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-m", "appliance.migrate"],
-            env=environment | {"ODRADEK_DATA": str(tmp_path)},
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,
-        )  # fmt: skip
+        said = migrate(tmp_path)
         kept = tmp_path / f"{DATABASE}.before-upgrade"
         assert kept.stat().st_mode & 0o777 == 0o600
-    assert done.stderr == ""  # the second time there was nothing to do
+    assert said == ""  # the second time there was nothing to do
     with closing(sqlite3.connect(kept)) as before:
         tables = {name for (name,) in before.execute("SELECT name FROM sqlite_master")}
     assert "django_session" not in tables
+    assert not list(tmp_path.glob("*.upgrading"))
     assert run_odradek(tmp_path, "user", "list").ok()
+
+
+def test_an_upgrade_that_was_cut_off_does_not_cost_the_copy(tmp_path: Path) -> None:
+    """One of two migrations was made, then the power went."""
+    made, _ = filled()
+    path, kept = tmp_path / DATABASE, tmp_path / f"{DATABASE}.before-upgrade"
+    with (
+        closing(sqlite3.connect(made / DATABASE)) as source,
+        closing(sqlite3.connect(path)) as target,
+    ):
+        source.backup(target)
+        target.execute("DELETE FROM django_migrations WHERE app = 'sessions'")
+        target.execute("DROP TABLE django_session")
+        target.commit()
+    kept.write_text("as it was")
+    (tmp_path / f"{DATABASE}.upgrading").write_text('["other.0001", "sessions.0001_initial"]')
+    migrate(tmp_path)
+    assert kept.read_text() == "as it was"
+    assert not list(tmp_path.glob("*.upgrading"))
+    # A later upgrade has a copy of its own, whatever an older one left behind.
+    with closing(sqlite3.connect(path)) as target:
+        target.execute("DELETE FROM django_migrations WHERE app = 'sessions'")
+        target.execute("DROP TABLE django_session")
+        target.commit()
+    (tmp_path / f"{DATABASE}.upgrading").write_text('["other.0001"]')
+    migrate(tmp_path)
+    assert kept.read_bytes().startswith(b"SQLite")
+
+
+def migrate(data: Path) -> str:
+    environment = {k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"}
+    done = subprocess.run(
+        [sys.executable, "-m", "appliance.migrate"],
+        env=environment | {"ODRADEK_DATA": str(data)},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stderr

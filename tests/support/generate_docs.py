@@ -10,12 +10,13 @@ from pathlib import Path
 
 from appliance.config_documentation import appliance_section
 from broker.config.documentation import configuration_page
-from tests.support import generate_docs_alerts, generate_docs_protocol
+from tests.support import generate_docs_alerts, generate_docs_grafana, generate_docs_protocol
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": lambda: f"{configuration_page()}\n{appliance_section()}",
+    "grafana-odradek.json": generate_docs_grafana.render,
     "odradek-alerts.yml": generate_docs_alerts.render,
     "protocol.md": generate_docs_protocol.render,
 }

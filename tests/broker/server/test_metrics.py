@@ -6,7 +6,9 @@ What is told: ``tests/conformance/test_observed.py``.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import logging
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +17,7 @@ import pytest
 
 from broker.server.start_error import StartError
 from tests.broker.server.running import on_loop, running
-from tests.support import requests
+from tests.support import generate_docs_grafana, requests
 
 
 @pytest.fixture
@@ -57,3 +59,19 @@ async def test_figures_that_are_not_required_are_told_where_the_place_is_free(
         writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
         assert b"kafka_log_logcleaner_deadthreadcount 0\n" in await reader.read()
         writer.close()
+
+
+@on_loop
+async def test_the_panels_for_grafana_ask_for_what_is_told(tmp_path: Path) -> None:
+    settings = {"odradek_metrics_listen": "127.0.0.1:0"}
+    async with running(tmp_path, **settings) as r:
+        reader, writer = await asyncio.open_connection("127.0.0.1", r.broker.metrics.port)
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        told = set(re.findall(r"^# TYPE (\S+)", (await reader.read()).decode(), re.MULTILINE))
+        writer.close()
+    dashboard = importlib.util.find_spec("dashboard.metrics")
+    assert dashboard is not None
+    assert dashboard.origin is not None
+    told |= set(re.findall(r'"((?:kafka|odradek)_\w+)"', Path(dashboard.origin).read_text()))
+    asked = {name.removesuffix("_bucket") for name in generate_docs_grafana.names()}
+    assert asked - told == set()
