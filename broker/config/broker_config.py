@@ -95,6 +95,8 @@ class BrokerConfig:
     compression_type: str
     min_insync_replicas: int
     unclean_leader_election_enable: bool
+    leader_replication_throttled_rate: int
+    follower_replication_throttled_rate: int
     #: In milliseconds whichever of the three settings was given; -1 is no limit.
     log_retention_ms: int
     log_retention_bytes: int

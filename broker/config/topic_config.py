@@ -29,7 +29,10 @@ class TopicConfig:
     file_delete_delay_ms: int
     flush_messages: int
     flush_ms: int
+    #: ``partition:broker``, or ``*``.
+    follower_replication_throttled_replicas: frozenset[str]
     index_interval_bytes: int
+    leader_replication_throttled_replicas: frozenset[str]
     max_compaction_lag_ms: int
     max_decompressed_message_bytes: int
     max_message_bytes: int
@@ -101,6 +104,13 @@ def validate_topic_overrides(overrides: Mapping[str, str | None], broker: Broker
         raise ConfigError("remote.storage.enable", "There is no tiered storage on this broker")
 
 
+_SETS = (
+    "cleanup_policy",
+    "follower_replication_throttled_replicas",
+    "leader_replication_throttled_replicas",
+)
+
+
 @lru_cache(maxsize=1024)
 def _resolve(overrides: tuple[tuple[str, str], ...], broker: BrokerConfig) -> TopicConfig:
     values = topic_values(dict(overrides), broker)
@@ -109,7 +119,8 @@ def _resolve(overrides: tuple[tuple[str, str], ...], broker: BrokerConfig) -> To
         setting = field.name.replace("_", ".")
         if setting in values:
             typed[field.name] = values[setting]
-    typed["cleanup_policy"] = frozenset(typed["cleanup_policy"])
+    for listed in _SETS:
+        typed[listed] = frozenset(typed[listed])
     typed["segment_bytes"] = values["internal.segment.bytes"] or values["segment.bytes"]
     typed["import_from"] = values["odradek.import.from"]
     typed["validation_strict"] = values["odradek.produce.validation"] == "strict"

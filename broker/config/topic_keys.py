@@ -128,6 +128,7 @@ _TABLE = (
         "",
         "Replicas whose fetching from the leader is throttled.",
         ThrottledReplicas(),
+        has_effect=True,
     ),
     ConfigKey(
         "index.interval.bytes",
@@ -153,6 +154,7 @@ _TABLE = (
         "",
         "Replicas whose serving to followers is throttled.",
         ThrottledReplicas(),
+        has_effect=True,
     ),
     ConfigKey(
         "local.retention.bytes",
@@ -353,6 +355,7 @@ _TABLE = (
         "false",
         "Whether a replica that may lack records can become leader when no other is left.",
         synonyms=("unclean.leader.election.enable",),
+        has_effect=True,
     ),
     ConfigKey(
         "odradek.import.from",

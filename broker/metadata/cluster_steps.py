@@ -4,17 +4,25 @@ propose ISRs. What is right, ``leaders`` and ``isr_proposals`` say; here is in w
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Generator, Mapping, Sequence
+from typing import TypeVar
 
-from broker.metadata.changes import BrokerGone, BrokerRegistered, PartitionsChanged
-from broker.metadata.image import BrokerImage, ClusterImage
+from broker.metadata.changes import BrokerGone, BrokerRegistered, Change, PartitionsChanged
+from broker.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from broker.metadata.isr_proposals import judge_isr_proposal
-from broker.metadata.leaders import preferred, settled
+from broker.metadata.leaders import preferred, settled, unclean
 from broker.metadata.pipeline import Step, Steps
-from broker.metadata.reassignment import reassigned
-from broker.metadata.requests import AlteredIsr, ElectedPreferred, Reassigned, SettledBrokers
+from broker.metadata.reassignment import check_factor, reassigned, unknown_to_reassign
+from broker.metadata.requests import (
+    AlteredIsr,
+    ElectedLeader,
+    PartitionName,
+    Reassigned,
+    Reassignment,
+    SettledBrokers,
+)
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
-from broker.model.ids import BrokerId
+from broker.model.ids import NO_BROKER, BrokerId
 from broker.model.leadership import IsrProposal
 
 #: Partitions that one turn of the loop changes.
@@ -22,8 +30,16 @@ SLICE_PARTITIONS = 64
 
 Proposed = Callable[[], ClusterImage]
 
+#: Whether replicas that were not in sync may lead a topic's partitions when nobody else is there.
+MayBeUnclean = Callable[[TopicImage], bool]
 
-def part_with(proposed: Proposed, seen: Mapping[BrokerId, BrokerImage]) -> Steps[SettledBrokers]:
+W = TypeVar("W", Reassignment, PartitionName)
+R = TypeVar("R", Reassigned, ElectedLeader)
+
+
+def part_with(
+    proposed: Proposed, seen: Mapping[BrokerId, BrokerImage], may_be_unclean: MayBeUnclean
+) -> Steps[SettledBrokers]:
     """First who went is gone, then ISRs and leaders are without them, and without those that
     registered anew. ``admit`` comes when all of that is durable.
 
@@ -37,12 +53,16 @@ def part_with(proposed: Proposed, seen: Mapping[BrokerId, BrokerImage]) -> Steps
     ]
     if gone:
         yield Step([*gone], [SettledBrokers()])
-    yield from _settle_partitions(proposed, frozenset(_fresh(proposed(), seen)))
+    fresh = frozenset(_fresh(proposed(), seen))
+    yield from _settle_partitions(proposed, fresh, may_be_unclean)
     yield Step([], [SettledBrokers()], is_last=True)
 
 
 def admit(
-    durable: ClusterImage, proposed: Proposed, seen: Mapping[BrokerId, BrokerImage]
+    durable: ClusterImage,
+    proposed: Proposed,
+    seen: Mapping[BrokerId, BrokerImage],
+    may_be_unclean: MayBeUnclean,
 ) -> Steps[SettledBrokers]:
     """Brokers that registered anew may take part, and lead what nobody else can.
 
@@ -58,7 +78,7 @@ def admit(
     if fresh:
         registered = [BrokerRegistered(broker) for broker in fresh.values()]
         yield Step([*registered], [SettledBrokers()])
-        yield from _settle_partitions(proposed, frozenset())
+        yield from _settle_partitions(proposed, frozenset(), may_be_unclean)
     yield Step([], [SettledBrokers()], is_last=True)
 
 
@@ -83,7 +103,7 @@ def _is_in_an_isr(image: ClusterImage, fresh: Container[BrokerId]) -> bool:
 
 
 def _settle_partitions(
-    proposed: Proposed, fresh: frozenset[BrokerId]
+    proposed: Proposed, fresh: frozenset[BrokerId], may_be_unclean: MayBeUnclean
 ) -> Generator[Step[SettledBrokers], None, None]:
     step: Step[SettledBrokers] = Step([], [SettledBrokers()])
     for name in list(proposed().topics):
@@ -91,11 +111,10 @@ def _settle_partitions(
         topic = image.topics.get(name)
         if topic is None:
             continue
-        registered: Container[BrokerId] = image.brokers
         changed = tuple(
             after
             for before in topic.partitions
-            if (after := settled(before, registered, fresh)) is not before
+            if (after := _settled(image, topic, before, fresh, may_be_unclean)) is not before
         )
         if changed:
             step.changes.append(PartitionsChanged(name, changed))
@@ -107,39 +126,90 @@ def _settle_partitions(
         yield step
 
 
+def _settled(
+    image: ClusterImage,
+    topic: TopicImage,
+    before: PartitionImage,
+    fresh: frozenset[BrokerId],
+    may_be_unclean: MayBeUnclean,
+) -> PartitionImage:
+    after = settled(before, image.brokers, fresh)
+    if after.leader_id == NO_BROKER and may_be_unclean(topic):
+        try:
+            # One step of the epochs, whether the leader is lost in this write or was before.
+            return unclean(before._replace(leader_id=NO_BROKER), image.brokers)
+        except KafkaError:
+            pass  # no replica is there at all
+    return after
+
+
 def reassign(
-    proposed: Proposed, topic: str, index: int, target: Sequence[BrokerId] | None
+    proposed: Proposed, wanted: Sequence[Reassignment], may_change_factor: bool
 ) -> Steps[Reassigned]:
-    step: Step[Reassigned] = Step(is_last=True)
-    image = proposed()
-    before = image.partition(topic, index)
-    try:
-        if before is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        after = reassigned(before, target, image.brokers)
-    except KafkaError as error:
-        step.results.append(Reassigned(topic, index, error=error.code, message=error.message))
-    else:
-        step.results.append(Reassigned(topic, index))
-        if after is not before:
-            step.changes.append(PartitionsChanged(topic, (after,)))
-    yield step
+    def judge(image: ClusterImage, before: PartitionImage, each: Reassignment) -> PartitionImage:
+        if each.target is not None and not may_change_factor:
+            check_factor(before, each.target)
+        return reassigned(before, each.target, image.brokers)
+
+    return _each_partition(proposed, wanted, judge, Reassigned, unknown_to_reassign)
 
 
-def elect_preferred(proposed: Proposed, topic: str, index: int) -> Steps[ElectedPreferred]:
-    step: Step[ElectedPreferred] = Step(is_last=True)
-    image = proposed()
-    before = image.partition(topic, index)
-    try:
-        if before is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        after = preferred(before, image.brokers)
-    except KafkaError as error:
-        step.results.append(ElectedPreferred(topic, index, error=error.code, message=error.message))
-    else:
-        step.results.append(ElectedPreferred(topic, index))
-        step.changes.append(PartitionsChanged(topic, (after,)))
-    yield step
+def elect_leaders(
+    proposed: Proposed, wanted: Sequence[PartitionName], is_unclean: bool
+) -> Steps[ElectedLeader]:
+    elected = unclean if is_unclean else preferred
+
+    def judge(image: ClusterImage, before: PartitionImage, _: PartitionName) -> PartitionImage:
+        return elected(before, image.brokers)
+
+    return _each_partition(proposed, wanted, judge, ElectedLeader, _unknown_to_elect)
+
+
+def _each_partition(
+    proposed: Proposed,
+    wanted: Sequence[W],
+    judge: Callable[[ClusterImage, PartitionImage, W], PartitionImage],
+    result: type[R],
+    unknown: Callable[[ClusterImage, str, int], KafkaError],
+) -> Steps[R]:
+    """A result for each, in their order. In one step a topic has one change, and a partition is
+    judged once: the next verdict needs the outcome of the one before."""
+    results: list[R] = []
+    changed: dict[str, dict[int, PartitionImage]] = {}
+    for each in wanted:
+        topic, index = each.topic, each.index
+        if len(results) >= SLICE_PARTITIONS or index in changed.get(topic, ()):
+            yield _step(changed, results)
+            results, changed = [], {}
+        image = proposed()
+        before = image.partition(topic, index)
+        try:
+            if before is None:
+                raise unknown(image, topic, index)
+            after = judge(image, before, each)
+        except KafkaError as error:
+            results.append(result(topic, index, error=error.code, message=error.message or None))
+        else:
+            results.append(result(topic, index))
+            if after is not before:
+                changed.setdefault(topic, {})[index] = after
+    last = _step(changed, results)
+    last.is_last = True
+    yield last
+
+
+def _step(changed: Mapping[str, Mapping[int, PartitionImage]], results: list[R]) -> Step[R]:
+    changes: list[Change] = [
+        PartitionsChanged(topic, tuple(partitions.values()))
+        for topic, partitions in changed.items()
+    ]
+    return Step(changes, results)
+
+
+def _unknown_to_elect(image: ClusterImage, topic: str, index: int) -> KafkaError:
+    found = topic if topic not in image.topics else f"{topic}-{index}"
+    what = "topic" if topic not in image.topics else "partition"
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such {what} as {found}")
 
 
 def alter_isr(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from broker.config.alter import alter_broker, apply_incremental, replace_broker, replace_topic
 from broker.config.broker_config import BrokerConfig
@@ -38,9 +38,13 @@ def named_twice(resources: Sequence[ConfigAlteration | ConfigReplacement]) -> se
 
 
 def judge_alteration(
-    image: ClusterImage, request: ConfigAlteration, broker_id: BrokerId, broker: BrokerConfig
+    image: ClusterImage,
+    request: ConfigAlteration,
+    broker_ids: Collection[BrokerId],
+    broker: BrokerConfig,
 ) -> Change | None:
-    """Single settings are set, deleted, extended (IncrementalAlterConfigs)."""
+    """Single settings are set, deleted, extended (IncrementalAlterConfigs). ``broker_ids``: whose
+    settings may be meant."""
     name = request.resource_name
     if request.resource_type == TOPIC_RESOURCE:
         current = _topic_configs(image, name)
@@ -48,14 +52,17 @@ def judge_alteration(
         _check_topic_name(name)
         validate_topic_overrides(after, broker)
         return _topic_change(image, name, after)
-    target = _broker_target(request.resource_type, name, broker_id)
+    target = _broker_target(request.resource_type, name, broker_ids)
     current = _broker_configs(image, target)
     after = alter_broker(current, request.changes, target is not None, broker)
     return _broker_change(current, target, after)
 
 
 def judge_replacement(
-    image: ClusterImage, request: ConfigReplacement, broker_id: BrokerId, broker: BrokerConfig
+    image: ClusterImage,
+    request: ConfigReplacement,
+    broker_ids: Collection[BrokerId],
+    broker: BrokerConfig,
 ) -> Change | None:
     """All settings are given anew (AlterConfigs)."""
     name = request.resource_name
@@ -68,7 +75,7 @@ def judge_replacement(
             raise
         _check_topic_name(name)
         return _topic_change(image, name, after)
-    target = _broker_target(request.resource_type, name, broker_id)
+    target = _broker_target(request.resource_type, name, broker_ids)
     after = replace_broker(request.configs, target is not None, broker)
     return _broker_change(_broker_configs(image, target), target, after)
 
@@ -96,8 +103,10 @@ def _topic_change(image: ClusterImage, name: str, after: Mapping[str, str]) -> C
     return None if topic.configs == after else TopicConfigsChanged(name, after)
 
 
-def _broker_target(resource_type: int, name: str, broker_id: BrokerId) -> BrokerId | None:
-    """Whose settings are meant: this broker's, or (None) those of all."""
+def _broker_target(
+    resource_type: int, name: str, broker_ids: Collection[BrokerId]
+) -> BrokerId | None:
+    """Whose settings are meant: one broker's, or (None) those of all."""
     if resource_type != BROKER_RESOURCE:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
     if not name:
@@ -106,12 +115,13 @@ def _broker_target(resource_type: int, name: str, broker_id: BrokerId) -> Broker
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
         )
-    if int(name) != broker_id:
+    if int(name) not in broker_ids:
+        expected = ", ".join(map(str, sorted(broker_ids)))
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {broker_id}, but received {name}",
+            f"Unexpected broker id, expected {expected}, but received {name}",
         )
-    return broker_id
+    return BrokerId(int(name))
 
 
 def _broker_configs(image: ClusterImage, target: BrokerId | None) -> Mapping[str, str]:

@@ -29,7 +29,7 @@ from broker.clock import Clock
 from broker.config.broker_config import BrokerConfig
 from broker.metadata import znodes
 from broker.metadata.changes import BrokerRegistered, Change
-from broker.metadata.cluster_steps import admit, alter_isr, elect_preferred, part_with, reassign
+from broker.metadata.cluster_steps import admit, alter_isr, elect_leaders, part_with, reassign
 from broker.metadata.election import Election, elect
 from broker.metadata.image import BrokerImage, ClusterImage, Endpoint
 from broker.metadata.load import read_image
@@ -41,13 +41,15 @@ from broker.metadata.requests import (
     ConfigReplacement,
     CreatedTopic,
     DeletedTopic,
-    ElectedPreferred,
+    ElectedLeader,
     GrownTopic,
     MorePartitions,
     NewTopic,
+    PartitionName,
     ProducerIds,
     RaisedEpochs,
     Reassigned,
+    Reassignment,
     RegisteredBroker,
     SettledBrokers,
     TopicReference,
@@ -191,9 +193,12 @@ class Controller:
         resources: Sequence[ConfigReplacement],
         validate_only: bool,
         done: Callable[[list[AlteredConfig]], None],
+        *,
+        is_forwarded: bool = False,
     ) -> None:
-        """AlterConfigs; the results are in the order of ``resources``."""
-        steps = self._steps.replace_configs(resources, validate_only)
+        """AlterConfigs; the results are in the order of ``resources``. ``is_forwarded``: by another
+        broker, whose settings may be meant."""
+        steps = self._steps.replace_configs(resources, validate_only, is_forwarded)
         self._pipeline.ask(steps, _refuser(resources), done)
 
     def incremental_alter_configs(
@@ -201,9 +206,11 @@ class Controller:
         resources: Sequence[ConfigAlteration],
         validate_only: bool,
         done: Callable[[list[AlteredConfig]], None],
+        *,
+        is_forwarded: bool = False,
     ) -> None:
-        """IncrementalAlterConfigs; the results are in the order of ``resources``."""
-        steps = self._steps.alter_configs(resources, validate_only)
+        """IncrementalAlterConfigs, likewise."""
+        steps = self._steps.alter_configs(resources, validate_only, is_forwarded)
         self._pipeline.ask(steps, _refuser(resources), done)
 
     def allocate_producer_ids(self, done: Callable[[ProducerIds], None]) -> None:
@@ -288,7 +295,7 @@ class Controller:
         def parted(results: list[SettledBrokers]) -> None:
             if all(result.is_success for result in results):
                 self._pipeline.ask(
-                    admit(self._pipeline.image, proposed, brokers), refused, admitted
+                    admit(self._pipeline.image, proposed, brokers, unclean), refused, admitted
                 )
             else:
                 done(False)
@@ -299,7 +306,8 @@ class Controller:
         def proposed() -> ClusterImage:
             return self._pipeline.proposed
 
-        self._pipeline.ask(part_with(proposed, brokers), refused, parted)
+        unclean = self._steps.may_be_unclean
+        self._pipeline.ask(part_with(proposed, brokers, unclean), refused, parted)
 
     def alter_isr(
         self, topic: str, index: int, proposal: IsrProposal, done: Callable[[AlteredIsr], None]
@@ -317,35 +325,33 @@ class Controller:
 
     def reassign(
         self,
-        topic: str,
-        index: int,
-        target: Sequence[BrokerId] | None,
-        done: Callable[[Reassigned], None],
+        wanted: Sequence[Reassignment],
+        done: Callable[[list[Reassigned]], None],
+        *,
+        may_change_factor: bool = True,
     ) -> None:
-        """AlterPartitionReassignments for one partition: begun, not awaited. None cancels."""
+        """AlterPartitionReassignments: begun, not awaited; a result for each, in their order."""
 
         def refused(error: ErrorCode, message: str) -> list[Reassigned]:
-            return [Reassigned(topic, index, error=error, message=message)]
+            return [Reassigned(w.topic, w.index, error=error, message=message) for w in wanted]
 
-        self._pipeline.ask(
-            reassign(lambda: self._pipeline.proposed, topic, index, target),
-            refused,
-            lambda results: done(results[0]),
-        )
+        steps = reassign(lambda: self._pipeline.proposed, wanted, may_change_factor)
+        self._pipeline.ask(steps, refused, done)
 
-    def elect_preferred(
-        self, topic: str, index: int, done: Callable[[ElectedPreferred], None]
+    def elect_leaders(
+        self,
+        wanted: Sequence[PartitionName],
+        done: Callable[[list[ElectedLeader]], None],
+        *,
+        is_unclean: bool = False,
     ) -> None:
-        """ElectLeaders (preferred) for one partition."""
+        """ElectLeaders, of preferred leaders unless ``is_unclean``; a result for each, in order."""
 
-        def refused(error: ErrorCode, message: str) -> list[ElectedPreferred]:
-            return [ElectedPreferred(topic, index, error=error, message=message)]
+        def refused(error: ErrorCode, message: str) -> list[ElectedLeader]:
+            return [ElectedLeader(w.topic, w.index, error=error, message=message) for w in wanted]
 
-        self._pipeline.ask(
-            elect_preferred(lambda: self._pipeline.proposed, topic, index),
-            refused,
-            lambda results: done(results[0]),
-        )
+        steps = elect_leaders(lambda: self._pipeline.proposed, wanted, is_unclean)
+        self._pipeline.ask(steps, refused, done)
 
     # What the pipeline asks of us
 

@@ -45,14 +45,44 @@ def preferred(partition: PartitionImage, registered: Container[BrokerId]) -> Par
     PREFERRED_LEADER_NOT_AVAILABLE where that one is not in sync or not registered."""
     leader_id = partition.replicas[0]
     if leader_id == partition.leader_id:
-        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
+        raise _refused(ErrorCode.ELECTION_NOT_NEEDED)
     if leader_id not in partition.isr or leader_id not in registered:
-        raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+        raise _refused(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
     return partition._replace(
         leader_id=leader_id,
         leader_epoch=partition.leader_epoch + 1,
         partition_epoch=partition.partition_epoch + 1,
     )
+
+
+def unclean(partition: PartitionImage, registered: Container[BrokerId]) -> PartitionImage:
+    """Led by a replica that was not in sync, as nobody else is there: records may be lost. Raises
+    ``KafkaError``: ELECTION_NOT_NEEDED where somebody leads, ELIGIBLE_LEADERS_NOT_AVAILABLE where no
+    replica is registered. Who is only being added, and may have nothing yet, comes last."""
+    if partition.leader_id != NO_BROKER:
+        raise _refused(ErrorCode.ELECTION_NOT_NEEDED)
+    alive = [replica for replica in partition.replicas if replica in registered]
+    if not alive:
+        raise _refused(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+    leader_id = min(alive, key=lambda replica: replica in partition.adding)
+    return partition._replace(
+        leader_id=leader_id,
+        leader_epoch=partition.leader_epoch + 1,
+        isr=frozenset((leader_id,)),
+        partition_epoch=partition.partition_epoch + 1,
+    )
+
+
+def _refused(code: ErrorCode) -> KafkaError:
+    return KafkaError(code, _MESSAGES[code])
+
+
+#: As Kafka's controller tells them.
+_MESSAGES = {
+    ErrorCode.ELECTION_NOT_NEEDED: "Leader election not needed for topic partition.",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader was not available.",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "Eligible topic partition leaders are not available.",
+}
 
 
 def _isr(

@@ -10,9 +10,11 @@ one partition would else all be led by the first broker.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 from typing import NamedTuple
 
+from broker.model.error_code import ErrorCode
+from broker.model.errors import KafkaError
 from broker.model.ids import BrokerId
 
 
@@ -77,3 +79,33 @@ def _alternate_racks(candidates: Collection[Candidate]) -> list[Candidate]:
     for row in range(rows):
         order += [racks[rack][row] for rack in sorted(racks) if row < len(racks[rack])]
     return order
+
+
+def check_replicas(
+    replicas: Sequence[int], known: Container[int], replication_factor: int | None = None
+) -> tuple[BrokerId, ...]:
+    """Replicas that a client has chosen; raises ``KafkaError`` in Kafka's words. ``replication_factor``:
+    of the topic's other partitions, where all must have the same."""
+    problem = ""
+    if not replicas:
+        problem = "an empty replica list."
+    previous: int | None = None
+    for broker_id in sorted(replicas):
+        if problem:
+            break
+        if broker_id not in known:
+            problem = f"broker {broker_id}, but no such broker is registered."
+        elif broker_id == previous:
+            problem = f"the broker {broker_id} more than once."
+        previous = broker_id
+    if not problem and replication_factor not in (None, len(replicas)):
+        problem = (
+            f"a partition with {len(replicas)} replica(s), but this is not consistent with "
+            f"previous partitions, which have {replication_factor} replica(s)."
+        )
+    if problem:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"The manual partition assignment includes {problem}",
+        )
+    return tuple(BrokerId(broker_id) for broker_id in replicas)

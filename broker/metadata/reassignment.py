@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from broker.metadata.image import PartitionImage
+from broker.metadata.image import ClusterImage, PartitionImage
 from broker.metadata.leaders import settled
+from broker.metadata.placement import check_replicas
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.model.ids import BrokerId
@@ -50,13 +51,26 @@ def reassigned(
 def _check(
     target: Sequence[BrokerId], before: Sequence[BrokerId], registered: Collection[BrokerId]
 ) -> None:
-    if not target or len(set(target)) != len(target):
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Replicas are missing or doubled.")
-    unknown = [r for r in target if r not in registered and r not in before]
-    if unknown:
+    """In Kafka's words. Who has a replica may keep it while it is away."""
+    check_replicas(target, {*registered, *before})
+
+
+def check_factor(partition: PartitionImage, target: Sequence[BrokerId]) -> None:
+    """For who asks that the replication factor stay (KIP-860): that of where it is going."""
+    factor = len(partition.replicas) - len(partition.removing)
+    if len(target) != factor:
         raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"No such brokers are registered: {unknown}."
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor is changed from {factor} to {len(target)}",
         )
+
+
+def unknown_to_reassign(image: ClusterImage, topic: str, index: int) -> KafkaError:
+    if topic in image.topics:
+        message = f"Unable to find partition {topic}:{index}."
+    else:
+        message = f"Unable to find a topic named {topic}."
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
 
 
 def completed(partition: PartitionImage, registered: Collection[BrokerId]) -> PartitionImage:

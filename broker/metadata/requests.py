@@ -144,6 +144,19 @@ class AlteredIsr(Result):
     state: LeaderAndIsr | None = None
 
 
+class PartitionName(NamedTuple):
+    topic: str
+    index: int  # type: ignore[assignment]  # hides a method that nobody calls
+
+
+class Reassignment(NamedTuple):
+    """Where a partition is to go; None: a reassignment under way is cancelled."""
+
+    topic: str
+    index: int  # type: ignore[assignment]  # hides a method that nobody calls
+    target: Sequence[BrokerId] | None
+
+
 @dataclass(frozen=True, slots=True)
 class Reassigned(Result):
     """One partition is on its way to other replicas, or there, or back."""
@@ -153,8 +166,8 @@ class Reassigned(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class ElectedPreferred(Result):
-    """One partition is led by its preferred leader."""
+class ElectedLeader(Result):
+    """One partition is led by whom the election was to find."""
 
     topic: str
     index: int

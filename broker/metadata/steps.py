@@ -8,10 +8,11 @@ slice, and Kafka's bounds on one request.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from typing import TypeVar
 
 from broker.config.broker_config import BrokerConfig
+from broker.config.topic_config import resolve_topic_config
 from broker.metadata.changes import (
     Change,
     PartitionsAdded,
@@ -110,6 +111,11 @@ class RequestSteps:
 
     def reset(self, image: ClusterImage) -> None:
         self._names = CollisionIndex(image.topics)
+
+    def may_be_unclean(self, topic: TopicImage) -> bool:
+        """``unclean.leader.election.enable`` of the topic, as this broker resolves it."""
+        config = resolve_topic_config(topic.configs, self._broker_config())
+        return config.unclean_leader_election_enable
 
     # Topics
 
@@ -269,23 +275,25 @@ class RequestSteps:
 
     # Settings and producer ids
 
+    def _alterable_brokers(self, is_forwarded: bool) -> Collection[BrokerId]:
+        """A client asks the broker that it means, which passes the request on to the controller."""
+        return self._proposed().brokers if is_forwarded else (self._broker_id,)
+
     def replace_configs(
-        self, resources: Sequence[ConfigReplacement], validate_only: bool
+        self, resources: Sequence[ConfigReplacement], validate_only: bool, is_forwarded: bool
     ) -> Steps[AlteredConfig]:
         def judge(resource: ConfigReplacement) -> Change | None:
-            return judge_replacement(
-                self._proposed(), resource, self._broker_id, self._broker_config()
-            )
+            brokers = self._alterable_brokers(is_forwarded)
+            return judge_replacement(self._proposed(), resource, brokers, self._broker_config())
 
         return _alter(resources, judge, validate_only)
 
     def alter_configs(
-        self, resources: Sequence[ConfigAlteration], validate_only: bool
+        self, resources: Sequence[ConfigAlteration], validate_only: bool, is_forwarded: bool
     ) -> Steps[AlteredConfig]:
         def judge(resource: ConfigAlteration) -> Change | None:
-            return judge_alteration(
-                self._proposed(), resource, self._broker_id, self._broker_config()
-            )
+            brokers = self._alterable_brokers(is_forwarded)
+            return judge_alteration(self._proposed(), resource, brokers, self._broker_config())
 
         return _alter(resources, judge, validate_only)
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from broker.config.broker_config import BrokerConfig
 from broker.config.topic_config import validate_topic_overrides
 from broker.metadata.image import NO_CONFIGS, ClusterImage, PartitionImage, TopicImage
-from broker.metadata.placement import Candidate, place
+from broker.metadata.placement import Candidate, check_replicas, place
 from broker.metadata.requests import BROKER_DEFAULT, MorePartitions, NewTopic, TopicReference
 from broker.metadata.topic_names import CLUSTER_METADATA_TOPIC, CollisionIndex, why_illegal
 from broker.model.error_code import ErrorCode
@@ -142,7 +142,7 @@ def _manual_assignment(image: ClusterImage, topic: NewTopic) -> Assignment:
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {index}",
             )
-        found[index] = check_manual_replicas(image, replicas, replication_factor)
+        found[index] = check_replicas(replicas, image.brokers, replication_factor)
         replication_factor = len(replicas)
     if set(found) != set(range(len(found))):
         raise KafkaError(
@@ -150,35 +150,6 @@ def _manual_assignment(image: ClusterImage, topic: NewTopic) -> Assignment:
             "partitions should be a consecutive 0-based integer sequence",
         )
     return [found[index] for index in range(len(found))]
-
-
-def check_manual_replicas(
-    image: ClusterImage, replicas: Sequence[int], replication_factor: int | None
-) -> tuple[BrokerId, ...]:
-    """``replication_factor``: of the topic's other partitions, if there are any."""
-    problem = ""
-    if not replicas:
-        problem = "an empty replica list."
-    previous: int | None = None
-    for broker_id in sorted(replicas):
-        if problem:
-            break
-        if broker_id not in image.brokers:
-            problem = f"broker {broker_id}, but no such broker is registered."
-        elif broker_id == previous:
-            problem = f"the broker {broker_id} more than once."
-        previous = broker_id
-    if not problem and replication_factor not in (None, len(replicas)):
-        problem = (
-            f"a partition with {len(replicas)} replica(s), but this is not consistent with "
-            f"previous partitions, which have {replication_factor} replica(s)."
-        )
-    if problem:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"The manual partition assignment includes {problem}",
-        )
-    return tuple(BrokerId(broker_id) for broker_id in replicas)
 
 
 def judge_more_partitions(
@@ -209,7 +180,7 @@ def judge_more_partitions(
             f"{len(request.assignments)} assignment(s) were specified.",
         )
     assignment = [
-        check_manual_replicas(image, replicas, replication_factor)
+        check_replicas(replicas, image.brokers, replication_factor)
         for replicas in request.assignments
     ]
     return new_partitions(assignment, current, image)

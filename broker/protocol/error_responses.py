@@ -19,6 +19,7 @@ from typing import Any
 
 from broker.model.error_code import ErrorCode
 from broker.protocol import schema
+from broker.protocol.admin_refusals import ADMIN_ANSWERS
 from broker.protocol.api_versions import SERVED, ApiKey, is_served
 from broker.protocol.hot import fetch, list_offsets, metadata, produce
 
@@ -293,48 +294,6 @@ def _api_versions(types: Any, code: int, _message: str | None, _request: Any) ->
     return types.ApiVersionsResponse(error_code=code, api_keys=(), throttle_time=0)
 
 
-def _create_topics(types: Any, code: int, message: str | None, request: Any) -> Any:
-    topics = [
-        types.CreatableTopicResult(
-            name=topic.name, topic_id=None, error_code=code, error_message=message, configs=()
-        )
-        for topic in (request.topics if request else ())
-    ]
-    return types.CreateTopicsResponse(throttle_time=0, topics=topics)
-
-
-def _delete_topics(types: Any, code: int, message: str | None, request: Any) -> Any:
-    named: list[tuple[str | None, Any]] = []
-    if request is not None:
-        if hasattr(request, "topic_names"):  # to version 5
-            named = [(name, None) for name in request.topic_names]
-        else:
-            named = [(topic.name, topic.topic_id) for topic in request.topics]
-    results = [
-        types.DeletableTopicResult(
-            name=name, topic_id=topic_id, error_code=code, error_message=message
-        )
-        for name, topic_id in named
-    ]
-    return types.DeleteTopicsResponse(throttle_time=0, responses=results)
-
-
-def _delete_records(types: Any, code: int, _message: str | None, request: Any) -> Any:
-    topics = [
-        types.DeleteRecordsTopicResult(
-            name=topic.name,
-            partitions=[
-                types.DeleteRecordsPartitionResult(
-                    partition_index=partition.partition_index, low_watermark=-1, error_code=code
-                )
-                for partition in topic.partitions
-            ],
-        )
-        for topic in (request.topics if request else ())
-    ]
-    return types.DeleteRecordsResponse(throttle_time=0, topics=topics)
-
-
 def _init_producer_id(types: Any, code: int, _message: str | None, _request: Any) -> Any:
     return types.InitProducerIdResponse(
         throttle_time=0, error_code=code, producer_id=-1, producer_epoch=-1
@@ -353,62 +312,6 @@ def _offset_for_leader_epoch(types: Any, code: int, _message: str | None, reques
         for topic in (request.topics if request else ())
     ]
     return types.OffsetForLeaderEpochResponse(throttle_time=0, topics=topics)
-
-
-def _describe_configs(types: Any, code: int, message: str | None, request: Any) -> Any:
-    results = [
-        types.DescribeConfigsResult(
-            error_code=code,
-            error_message=message,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-            configs=(),
-        )
-        for resource in (request.resources if request else ())
-    ]
-    return types.DescribeConfigsResponse(throttle_time=0, results=results)
-
-
-def _alter_configs(types: Any, code: int, message: str | None, request: Any) -> Any:
-    return types.AlterConfigsResponse(
-        throttle_time=0, responses=_altered_resources(types, code, message, request)
-    )
-
-
-def _incremental_alter_configs(types: Any, code: int, message: str | None, request: Any) -> Any:
-    return types.IncrementalAlterConfigsResponse(
-        throttle_time=0, responses=_altered_resources(types, code, message, request)
-    )
-
-
-def _altered_resources(types: Any, code: int, message: str | None, request: Any) -> list[Any]:
-    return [
-        types.AlterConfigsResourceResponse(
-            error_code=code,
-            error_message=message,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        for resource in (request.resources if request else ())
-    ]
-
-
-def _describe_log_dirs(types: Any, code: int, _message: str | None, _request: Any) -> Any:
-    return types.DescribeLogDirsResponse(throttle_time=0, error_code=code, results=())
-
-
-def _create_partitions(types: Any, code: int, message: str | None, request: Any) -> Any:
-    results = [
-        types.CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message)
-        for topic in (request.topics if request else ())
-    ]
-    return types.CreatePartitionsResponse(throttle_time=0, results=results)
-
-
-def _describe_cluster(types: Any, code: int, message: str | None, _request: Any) -> Any:
-    return types.DescribeClusterResponse(
-        throttle_time=0, error_code=code, error_message=message, cluster_id="", brokers=()
-    )
 
 
 def _add_partitions_to_txn(types: Any, code: int, _message: str | None, request: Any) -> Any:
@@ -541,21 +444,8 @@ def _consumer_group_describe(types: Any, code: int, message: str | None, request
     return types.ConsumerGroupDescribeResponse(throttle_time=0, groups=groups)
 
 
-def _list_config_resources(types: Any, code: int, _message: str | None, _request: Any) -> Any:
-    return types.ListConfigResourcesResponse(throttle_time=0, error_code=code, config_resources=())
-
-
-def _describe_topic_partitions(types: Any, code: int, _message: str | None, request: Any) -> Any:
-    topics = [
-        types.DescribeTopicPartitionsResponseTopic(
-            error_code=code, name=topic.name, topic_id=None, partitions=()
-        )
-        for topic in (request.topics if request else ())
-    ]
-    return types.DescribeTopicPartitionsResponse(throttle_time=0, topics=topics)
-
-
 _ANSWERS: dict[int, Callable[[Any, int, str | None, Any], Any]] = {
+    **ADMIN_ANSWERS,
     ApiKey.OFFSET_COMMIT: _offset_commit,
     ApiKey.OFFSET_FETCH: _offset_fetch,
     ApiKey.FIND_COORDINATOR: _find_coordinator,
@@ -569,17 +459,8 @@ _ANSWERS: dict[int, Callable[[Any, int, str | None, Any], Any]] = {
     ApiKey.OFFSET_DELETE: _offset_delete,
     ApiKey.SASL_HANDSHAKE: _sasl_handshake,
     ApiKey.API_VERSIONS: _api_versions,
-    ApiKey.CREATE_TOPICS: _create_topics,
-    ApiKey.DELETE_TOPICS: _delete_topics,
-    ApiKey.DELETE_RECORDS: _delete_records,
     ApiKey.INIT_PRODUCER_ID: _init_producer_id,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
-    ApiKey.DESCRIBE_CONFIGS: _describe_configs,
-    ApiKey.ALTER_CONFIGS: _alter_configs,
-    ApiKey.DESCRIBE_LOG_DIRS: _describe_log_dirs,
-    ApiKey.CREATE_PARTITIONS: _create_partitions,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
-    ApiKey.DESCRIBE_CLUSTER: _describe_cluster,
     ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions_to_txn,
     ApiKey.ADD_OFFSETS_TO_TXN: _add_offsets_to_txn,
     ApiKey.END_TXN: _end_txn,
@@ -590,6 +471,4 @@ _ANSWERS: dict[int, Callable[[Any, int, str | None, Any], Any]] = {
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _consumer_group_heartbeat,
     ApiKey.CONSUMER_GROUP_DESCRIBE: _consumer_group_describe,
-    ApiKey.LIST_CONFIG_RESOURCES: _list_config_resources,
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
 }

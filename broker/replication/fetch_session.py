@@ -40,6 +40,7 @@ class SessionPartition:
         "current_leader_epoch",
         "fetch_offset",
         "last_fetched_epoch",
+        "log_start_offset",
         "max_bytes",
         "partition",
         "quiet_version",
@@ -65,6 +66,8 @@ class SessionPartition:
         self.max_bytes = wanted.max_bytes
         self.current_leader_epoch = wanted.current_leader_epoch
         self.last_fetched_epoch = wanted.last_fetched_epoch
+        #: The reader's own, where it is a follower.
+        self.log_start_offset = wanted.log_start_offset
         #: ``Partition.version`` at which there was nothing to tell; -1 when unknown.
         self.quiet_version = -1
 

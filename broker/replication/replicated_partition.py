@@ -32,7 +32,14 @@ if TYPE_CHECKING:
 class ReplicatedPartition(Partition):
     """Of one leader epoch: another one gets another object."""
 
-    __slots__ = ("_now_ms", "_on_isr_wanted", "leader", "replica_waiters")
+    __slots__ = (
+        "_follower_starts",
+        "_now_ms",
+        "_on_isr_wanted",
+        "leader",
+        "replica_waiters",
+        "start_waiters",
+    )
 
     def __init__(
         self,
@@ -51,6 +58,10 @@ class ReplicatedPartition(Partition):
         self._on_isr_wanted = on_isr_wanted
         #: Fetches of followers, which an append here may complete; they see beyond the high watermark.
         self.replica_waiters: set[DelayedFetch] = set()
+        #: Where the followers' logs begin, as they told in this leader epoch.
+        self._follower_starts: dict[BrokerId, int] = {}
+        #: Called when that, or who is to be asked, may have changed.
+        self.start_waiters: set[Callable[[], None]] = set()
         super().__init__(topic_partition, topic_id, log, leader.leader_epoch, rules, traffic)
 
     # -- write --------------------------------------------------------------------------------
@@ -133,10 +144,19 @@ class ReplicatedPartition(Partition):
     # -- followers ----------------------------------------------------------------------------
 
     def on_replica_fetch(
-        self, fetch: ReplicaFetch, epochs: BrokerEpochs, now_ms: int, answer_sent_ms: int | None
+        self,
+        fetch: ReplicaFetch,
+        log_start_offset: int,
+        epochs: BrokerEpochs,
+        now_ms: int,
+        answer_sent_ms: int | None,
     ) -> FetchVerdict:
         leader = self.leader
         verdict = leader.on_fetch(fetch, epochs, now_ms, answer_sent_ms)
+        if isinstance(verdict, Accepted):
+            self._follower_starts[fetch.replica_id] = log_start_offset
+            if self.start_waiters:
+                self._tell_start_waiters()
         if leader.high_watermark > self.high_watermark:
             self.settle()
         if isinstance(verdict, Accepted) and fetch.replica_id not in leader.isr.committed:
@@ -147,6 +167,20 @@ class ReplicatedPartition(Partition):
         """A newer image, in the same leader epoch."""
         self.leader.on_state(state, epochs)
         self.settle()
+        self._tell_start_waiters()
+
+    def _tell_start_waiters(self) -> None:
+        for waiter in tuple(self.start_waiters):
+            waiter()
+
+    def low_watermark(self, epochs: BrokerEpochs) -> int:
+        """Where the earliest log begins, of all replicas on brokers that are there; -1 while one of
+        them has not told (KIP-107)."""
+        starts = [self.log.log_start_offset]
+        for follower_id in self.leader.followers:
+            if follower_id in epochs:
+                starts.append(self._follower_starts.get(follower_id, -1))
+        return min(starts)
 
     def propose(self, epochs: BrokerEpochs) -> IsrProposal | None:
         return self.leader.propose(epochs, self._now_ms())
@@ -178,6 +212,12 @@ class ReplicatedPartition(Partition):
         )
         super().set_config(config, rules)
 
+    def delete_records(self, before_offset: int) -> int:
+        start_offset = super().delete_records(before_offset)
+        self._wake_followers()
+        return start_offset
+
     def close(self, reason: ErrorCode) -> None:
         super().close(reason)
         self._wake_followers()
+        self._tell_start_waiters()

@@ -20,6 +20,12 @@ class RequestContext:
         self.correlation_id = header.correlation_id
         self.client_id = header.client_id
 
+    @property
+    def is_forwarded(self) -> bool:
+        """Whether another broker of the cluster passed the request on."""
+        proving = self.connection.proving
+        return proving is not None and proving.is_proved
+
 
 class Node(NamedTuple):
     """A broker as one client sees it."""

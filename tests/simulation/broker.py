@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.config.broker_config import BrokerConfig
+from broker.config.broker_config import BrokerConfig, resolve_broker_config
 from broker.metadata import znodes
 from broker.metadata.candidacy import Candidacy
 from broker.metadata.controller import Controller
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 TOPIC = "orders"
 ROOT = "/data"
 MAX_READ_BYTES = 1 << 16
+_DEFAULTS = resolve_broker_config({})
 
 ProduceDone = Callable[[ErrorCode], None]
 
@@ -200,7 +201,7 @@ class Process:
         return self.types.controller(
             store=self.store,
             broker_id=self.broker_id,
-            broker_config=self._no_config,
+            broker_config=self._config,
             clock=self.clock,
             new_topic_id=lambda: uuid.UUID(int=self.world.rng.getrandbits(128)),
             dice=self.world.rng,
@@ -209,8 +210,9 @@ class Process:
             on_stopped=on_stopped,
         )
 
-    def _no_config(self) -> BrokerConfig:
-        raise AssertionError("no request here needs it")
+    def _config(self) -> BrokerConfig:
+        """Kafka's defaults: no unclean elections."""
+        return _DEFAULTS
 
     # Images ------------------------------------------------------------------------------------
 

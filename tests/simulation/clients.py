@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.requests import Result
+from broker.metadata.requests import PartitionName, Reassignment, Result
 from broker.model.error_code import ErrorCode
 from broker.model.ids import NO_BROKER, BrokerId
 from broker.records.builder import build_batch
@@ -114,10 +114,14 @@ class Operator:
 
         def serve(to: Process, answer: Callable[[Result], None]) -> None:
             if to.term is not None and is_election:
-                to.term.controller.elect_preferred(TOPIC, 0, answer)
+                to.term.controller.elect_leaders(
+                    [PartitionName(TOPIC, 0)], lambda results: answer(results[0])
+                )
             elif to.term is not None:
                 cluster.world.tell(f"reassign to {target}")
-                to.term.controller.reassign(TOPIC, 0, target, answer)
+                to.term.controller.reassign(
+                    [Reassignment(TOPIC, 0, target)], lambda results: answer(results[0])
+                )
 
         def ended(result: Result | None) -> None:
             cluster.world.call_later(rng.randrange(300, 3000), self._reassign)

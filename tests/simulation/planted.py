@@ -15,7 +15,7 @@ from broker.metadata.controller import Controller
 from broker.metadata.image import BrokerImage
 from broker.metadata.leaders import settled
 from broker.metadata.pipeline import Step, Steps
-from broker.metadata.requests import AlteredIsr, Reassigned, SettledBrokers
+from broker.metadata.requests import AlteredIsr, Reassigned, Reassignment, SettledBrokers
 from broker.metadata.store import ANY_VERSION, Check, SessionState
 from broker.model.error_code import ErrorCode
 from broker.model.ids import BrokerId
@@ -82,7 +82,7 @@ class LeavesRestartedInIsr(Controller):
         def steps() -> Steps[SettledBrokers]:
             registered = [BrokerRegistered(broker) for broker in brokers.values()]
             yield Step([*registered], [SettledBrokers()])
-            yield from part_with(lambda: self._pipeline.proposed, brokers)
+            yield from part_with(lambda: self._pipeline.proposed, brokers, lambda topic: False)
 
         self._pipeline.ask(
             steps(),
@@ -94,11 +94,13 @@ class LeavesRestartedInIsr(Controller):
 class MovesAtOnce(Controller):
     def reassign(
         self,
-        topic: str,
-        index: int,
-        target: Sequence[BrokerId] | None,
-        done: Callable[[Reassigned], None],
+        wanted: Sequence[Reassignment],
+        done: Callable[[list[Reassigned]], None],
+        *,
+        may_change_factor: bool = True,
     ) -> None:
+        ((topic, index, target),) = wanted
+
         def steps() -> Steps[Reassigned]:
             image = self._pipeline.proposed
             before = image.partition(topic, index)
@@ -113,7 +115,7 @@ class MovesAtOnce(Controller):
         self._pipeline.ask(
             steps(),
             lambda error, message: [Reassigned(topic, index, error=error, message=message)],
-            lambda results: done(results[0]),
+            done,
         )
 
 

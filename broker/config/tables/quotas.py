@@ -66,6 +66,7 @@ KEYS = (
         "Bytes per second that throttled replicas of this broker fetch from leaders.",
         Range(0),
         scope=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "kafka.metrics.polling.interval.secs",
@@ -90,6 +91,7 @@ KEYS = (
         "Bytes per second that this broker serves to throttled followers.",
         Range(0),
         scope=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "metric.reporters",

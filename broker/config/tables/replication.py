@@ -174,5 +174,6 @@ KEYS = (
         "Default of the topic setting of the same name.",
         importance=HIGH,
         scope=CLUSTER_WIDE,
+        has_effect=True,
     ),
 )

@@ -25,6 +25,8 @@ FORWARDED: Final = frozenset(
         ApiKey.CREATE_PARTITIONS,
         ApiKey.ALTER_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     }
 )
 _LENGTH: Final = Struct(">i")

@@ -42,6 +42,7 @@ from broker.server.cluster.private_apis import PrivateApis
 from broker.server.cluster.private_wire import PrivateKey
 from broker.server.cluster.refusals import Refusals
 from broker.server.cluster.replication import Replication
+from broker.server.cluster.unclean_elections import UncleanElections
 from broker.server.data_directory import claim_for_zookeeper
 from broker.server.start_error import StartError, StartInterrupted
 from broker.server.tasks import called_back
@@ -81,6 +82,7 @@ class Membership:
         self.apis = PrivateApis(self, broker.loop)
         self.replication = Replication(broker, self)
         self.refusals = Refusals(broker, self)
+        self._unclean_elections = UncleanElections(broker, self)
         self._images = ImageFollower()
         self.image = ClusterImage()
         #: The last image that was told; while no registration is answered none is.
@@ -288,6 +290,7 @@ class Membership:
             if not self._answered.done():
                 self._answered.set_result(None)
             self._on_image(before, after)
+            self._unclean_elections.on_image(before, after)
 
     async def _keep_pulling(self) -> None:
         while True:

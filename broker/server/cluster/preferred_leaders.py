@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from broker.metadata.image import PartitionImage
+from broker.metadata.requests import PartitionName
 from broker.server.tasks import Turn, called_back
 
 if TYPE_CHECKING:
@@ -37,17 +38,17 @@ class PreferredLeaders:
     async def _elect_all(self) -> None:
         turn = Turn()
         image = self._broker.image
-        elected = 0
+        wanted: list[PartitionName] = []
         for topic in image.topics.values():
             for partition in topic.partitions:
                 if _is_led_by_another(partition) and partition.replicas[0] in image.brokers:
-                    controller = self._membership.controller
-                    result = await called_back(
-                        controller.elect_preferred, topic.name, partition.index
-                    )
-                    elected += result.is_success
+                    wanted.append(PartitionName(topic.name, partition.index))
             if turn.is_over:
                 await turn.pass_on()
+        if not wanted:
+            return
+        results = await called_back(self._membership.controller.elect_leaders, wanted)
+        elected = sum(result.is_success for result in results)
         if elected:
             logger.info("%d partitions are led by their preferred replica again", elected)
 

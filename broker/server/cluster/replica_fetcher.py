@@ -36,6 +36,7 @@ from broker.replication.replica_fetch import (
     FetchVerdict,
     ReplicaFetch,
 )
+from broker.replication.throttle import is_throttled
 from broker.server.cluster.peer import Peer, PeerError
 from broker.server.cluster.private_wire import CLIENT_ID
 from broker.server.tasks import Turn
@@ -52,6 +53,7 @@ Fetches = dict[Key, tuple[FollowedPartition, ReplicaFetch]]
 BACK_OFF_MS: Final = 50
 #: The long poll while some partitions wait for the disk, or are backed off.
 SHORT_WAIT_MS: Final = 10
+NEVER_MS: Final = 1 << 31
 #: Partitions that are added one after the other break a poll off once.
 GATHER_SECONDS: Final = 0.01
 
@@ -72,6 +74,8 @@ class ReplicaFetcher:
         self._is_broken_off = False
         self._breaking_off: asyncio.TimerHandle | None = None
         self._was_told = False
+        #: How soon some of those that ``next_fetches`` left out may be fetched.
+        self.rest_ms = NEVER_MS
 
     def add(self, followed: FollowedPartition) -> None:
         self._partitions[followed.topic_id, followed.topic_partition.partition] = followed
@@ -127,13 +131,31 @@ class ReplicaFetcher:
         """Of all that may be fetched now."""
         self._forget_closed()
         fetches: Fetches = {}
+        throttle_ms = self._membership.replication.follower_throttle.wait_ms(now_ms)
+        self.rest_ms = NEVER_MS
         for key, followed in self._partitions.items():
             if self._backed_off.get(key, 0) > now_ms:
+                self.rest_ms = SHORT_WAIT_MS
+                continue
+            if throttle_ms and self.is_throttled(followed):
+                self.rest_ms = min(self.rest_ms, throttle_ms)
                 continue
             fetch = followed.next_fetch(broker_epoch, now_ms)
-            if fetch is not None:
+            if fetch is None:
+                self.rest_ms = SHORT_WAIT_MS
+            else:
                 fetches[key] = followed, fetch
         return fetches
+
+    def is_throttled(self, followed: FollowedPartition) -> bool:
+        """Whether its bytes count, as the replica is not in sync and its topic names it."""
+        throttled = followed.log.config.follower_replication_throttled_replicas
+        if not throttled:
+            return False
+        name, mine = followed.topic_partition, self._membership.broker_id
+        partition = self._membership.image.partition(name.topic, name.partition)
+        is_in_sync = partition is not None and mine in partition.isr
+        return not is_in_sync and is_throttled(throttled, name.partition, mine)
 
     @property
     def partition_count(self) -> int:
@@ -172,8 +194,8 @@ class _Session:
         self._fetcher = fetcher
         self._id = INVALID_SESSION_ID
         self._epoch = INITIAL_EPOCH
-        #: What the leader holds of each partition: leader epoch, offset, epoch before it.
-        self._known: dict[Key, tuple[int, int, int]] = {}
+        #: What the leader holds of each partition: leader epoch, offset, epoch before it, log start.
+        self._known: dict[Key, tuple[int, int, int, int]] = {}
         #: Every partition that it has ever heard of.
         self._seen: set[Key] = set()
 
@@ -201,12 +223,9 @@ class _Session:
             await self._take(answer, fetches)
 
     def _wait_ms(self, fetches: Fetches) -> int:
-        config = self._broker.config
         if not fetches.keys() <= self._seen:
             return 0
-        if len(fetches) < self._fetcher.partition_count:
-            return min(SHORT_WAIT_MS, config.replica_fetch_wait_max_ms)
-        return config.replica_fetch_wait_max_ms
+        return min(self._fetcher.rest_ms, self._broker.config.replica_fetch_wait_max_ms)
 
     def _begin_anew(self, fetches: Fetches) -> None:
         self._id, self._epoch = INVALID_SESSION_ID, INITIAL_EPOCH
@@ -220,13 +239,13 @@ class _Session:
         known = self._known
         topics: dict[TopicId, list[WantedPartition]] = {}
         for key, (followed, fetch) in fetches.items():
-            at = (fetch.leader_epoch, fetch.fetch_offset, fetch.last_fetched_epoch)
+            start = followed.log.log_start_offset
+            at = (fetch.leader_epoch, fetch.fetch_offset, fetch.last_fetched_epoch, start)
             if known.get(key) == at:
                 continue
             known[key] = at
             self._seen.add(key)
-            start = followed.log.log_start_offset
-            wanted = WantedPartition(key[1], *at, start, config.replica_fetch_max_bytes)
+            wanted = WantedPartition(key[1], *at, config.replica_fetch_max_bytes)
             topics.setdefault(key[0], []).append(wanted)
         forgotten: dict[TopicId, list[int]] = {}
         if len(known) > len(fetches):
@@ -274,6 +293,9 @@ class _Session:
             result.log_start_offset,
         )
         try:
+            if self._fetcher.is_throttled(followed):
+                throttle = self._membership.replication.follower_throttle
+                throttle.record(len(result.records), broker.clock.monotonic_ms())
             taken = followed.machine.on_answer(fetch, answer, broker.clock.wall_ms())
             if taken.appended is not None:
                 broker.replicas.after_follower_append(followed, taken.appended)

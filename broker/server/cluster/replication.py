@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from broker.model.ids import BrokerId
 from broker.replication.followed_partition import FollowedPartition
+from broker.replication.throttle import ReplicationThrottle
 from broker.server.cluster.isr_changes import IsrChanges
 from broker.server.cluster.replica_fetcher import ReplicaFetcher
 
@@ -21,6 +22,15 @@ class Replication:
         self._broker = broker
         self._membership = membership
         self._isr_changes = IsrChanges(broker, membership)
+        now_ms = broker.clock.monotonic_ms()
+        #: Of what is served to followers that are not in sync, and of what is fetched for replicas
+        #: that are not.
+        self.leader_throttle = ReplicationThrottle(
+            lambda: broker.config.leader_replication_throttled_rate, now_ms
+        )
+        self.follower_throttle = ReplicationThrottle(
+            lambda: broker.config.follower_replication_throttled_rate, now_ms
+        )
         self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
 
     def start(self) -> None:

@@ -12,6 +12,7 @@ Left out: broker loggers, client metrics and groups as resources.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.config.describe import (
@@ -150,7 +151,8 @@ async def handle_alter(broker: Broker, context: RequestContext, request: Any) ->
         for resource in request.resources
     )
     asked = await listed(replacements, Turn())
-    results = await called_back(broker.controller.alter_configs, asked, request.validate_only)
+    alter = partial(broker.controller.alter_configs, is_forwarded=context.is_forwarded)
+    results = await called_back(alter, asked, request.validate_only)
     await broker.hosting.reconfigured()
     responses = (_altered(types, result) for result in results)
     return types.AlterConfigsResponse(throttle_time=0, responses=await encoded(responses, Turn()))
@@ -167,9 +169,8 @@ async def handle_incremental_alter(broker: Broker, context: RequestContext, requ
         for resource in request.resources
     )
     asked = await listed(alterations, Turn())
-    results = await called_back(
-        broker.controller.incremental_alter_configs, asked, request.validate_only
-    )
+    alter = partial(broker.controller.incremental_alter_configs, is_forwarded=context.is_forwarded)
+    results = await called_back(alter, asked, request.validate_only)
     await broker.hosting.reconfigured()
     responses = (_altered(types, result) for result in results)
     return types.IncrementalAlterConfigsResponse(

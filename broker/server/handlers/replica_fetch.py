@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from broker.model.error_code import ErrorCode
+from broker.model.file_region import FileRegion
 from broker.model.ids import BrokerId
 from broker.protocol.hot.fetch import FetchPartitionResult, FetchRequest, encode_response
 from broker.replication.fetch_session import (
@@ -30,6 +31,7 @@ from broker.replication.replica_fetch import (
     ReplicaFetch,
 )
 from broker.replication.replicated_partition import ReplicatedPartition
+from broker.replication.throttle import ReplicationThrottle, is_throttled
 from broker.server.handlers.fetch import TOPIC_IDS_FROM, FetchOperation, failed
 from broker.storage.cold import ColdRead
 
@@ -171,7 +173,8 @@ class ReplicaFetchOperation(FetchOperation):
         )
         broker = self._broker
         epochs, now_ms = broker.replicas.broker_epochs, broker.clock.monotonic_ms()
-        return replica.on_replica_fetch(fetch, epochs, now_ms, self._sent_ms)
+        start_offset = entry.log_start_offset
+        return replica.on_replica_fetch(fetch, start_offset, epochs, now_ms, self._sent_ms)
 
     def _read_partition(self, entry: SessionPartition, replica: Partition) -> FetchPartitionResult:
         verdict = self._verdict(entry, replica)
@@ -189,9 +192,14 @@ class ReplicaFetchOperation(FetchOperation):
         if isinstance(verdict, Diverged):
             result.diverging_epoch = (verdict.leader_epoch, verdict.end_offset)
             return result
+        if entry.log_start_offset < log.log_start_offset != entry.seen_log_start_offset:
+            self._has_urgent = True  # somebody may wait until records are deleted everywhere
         end_offset = log.log_end_offset
         limit = min(entry.max_bytes, self._max_bytes - self._size)
         if limit <= 0 and self._size:
+            return result
+        throttle = self._throttle_of(entry, replica)
+        if throttle is not None and throttle.wait_ms(self._broker.clock.monotonic_ms()) > 0:
             return result
         found = replica.read(entry.fetch_offset, limit, end_offset, self._size == 0)
         if isinstance(found, ColdRead):
@@ -203,6 +211,20 @@ class ReplicaFetchOperation(FetchOperation):
                 self._has_more = True
         return result
 
+    def _throttle_of(
+        self, entry: SessionPartition, replica: Partition
+    ) -> ReplicationThrottle | None:
+        """What its records count in, where the follower is not in sync and is held up."""
+        throttled = replica.log.config.leader_replication_throttled_replicas
+        if not throttled or not isinstance(replica, ReplicatedPartition):
+            return None
+        cluster = self._broker.cluster
+        if cluster is None or self._replica_session.replica_id in replica.leader.isr.committed:
+            return None
+        if not is_throttled(throttled, entry.partition, cluster.broker_id):
+            return None
+        return cluster.replication.leader_throttle
+
     def _waiting_places(self, replicas: set[Partition]) -> list[set[DelayedFetch]]:
         return [each.replica_waiters for each in replicas if isinstance(each, ReplicatedPartition)]
 
@@ -211,4 +233,9 @@ class ReplicaFetchOperation(FetchOperation):
         return super().answer()
 
     def _count(self, entry: SessionPartition, result: FetchPartitionResult) -> None:
-        """What clients fetch is counted; this is not."""
+        """What clients fetch is counted; this is not, but in a throttle."""
+        replica, records = entry.replica, result.records
+        if replica is not None and isinstance(records, FileRegion):
+            throttle = self._throttle_of(entry, replica)
+            if throttle is not None:
+                throttle.record(records.length, self._broker.clock.monotonic_ms())

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker.config.broker_config import resolve_broker_config
 from broker.metadata import znodes
 from broker.metadata.candidacy import Candidacy
 from broker.metadata.changes import TopicCreated
@@ -16,7 +17,7 @@ from broker.metadata.controller import Controller
 from broker.metadata.image import BrokerImage, ClusterImage, Endpoint, PartitionImage, TopicImage
 from broker.metadata.load import read_image
 from broker.metadata.registration import Registration
-from broker.metadata.requests import AlteredIsr, Reassigned
+from broker.metadata.requests import AlteredIsr, PartitionName, Reassigned, Reassignment
 from broker.metadata.store import Create, Delete, SetData
 from broker.metadata.term import ControllerTerm
 from broker.metadata.writes import operations_for
@@ -86,7 +87,7 @@ class Member:
             return Controller(
                 store=self.store,
                 broker_id=self.broker_id,
-                broker_config=lambda: pytest.fail("not needed"),
+                broker_config=lambda: resolve_broker_config({}),
                 clock=FixedClock(),
                 new_topic_id=uuid.uuid4,
                 dice=random.Random(1),
@@ -341,7 +342,8 @@ def test_a_reassignment_ends_with_the_proposal_that_brings_its_target_into_the_i
     world.create_topic(-1, 1)
     four, one = Member(world, 4).start(), Member(world, 1).start()
     answers: list[Reassigned] = []
-    four.term.controller.reassign(TOPIC, 0, [BrokerId(4), BrokerId(1)], answers.append)
+    wanted = [Reassignment(TOPIC, 0, [BrokerId(4), BrokerId(1)])]
+    four.term.controller.reassign(wanted, answers.extend)
     world.turns.run()
     assert [answer.is_success for answer in answers] == [True]
     assert world.assignment() == TopicAssignment(
@@ -423,14 +425,20 @@ def test_one_that_leaves_is_told_when_others_lead(world: ClusterWorld) -> None:
 def test_a_preferred_leader_is_elected(world: ClusterWorld) -> None:
     world.create_topic(-1, 2)
     two, _ = Member(world, 2).start(), Member(world, 1).start()
-    controller = two.term.controller
     answers: list[ErrorCode] = []
-    controller.elect_preferred(TOPIC, 0, lambda result: answers.append(result.error))
+
+    def elect(topic: str) -> None:
+        two.term.controller.elect_leaders(
+            [PartitionName(topic, 0)],
+            lambda results: answers.extend(result.error for result in results),
+        )
+
+    elect(TOPIC)
     world.turns.run()
     propose(world, two, 2, {1, 2})
     leader_epoch = world.state()[1]
-    controller.elect_preferred(TOPIC, 0, lambda result: answers.append(result.error))
-    controller.elect_preferred("none", 0, lambda result: answers.append(result.error))
+    elect(TOPIC)
+    elect("none")
     world.turns.run()
     assert world.state() == (1, leader_epoch + 1, {1, 2})
     assert answers == [

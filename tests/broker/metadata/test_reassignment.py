@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from broker.metadata.image import PartitionImage
-from broker.metadata.reassignment import completed, reassigned
+from broker.metadata.leaders import unclean
+from broker.metadata.reassignment import check_factor, completed, reassigned
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
-from broker.model.ids import BrokerId
+from broker.model.ids import NO_BROKER, BrokerId
 
 ALL = frozenset(map(BrokerId, (1, 2, 3, 4, 5)))
 
@@ -98,3 +99,24 @@ def test_what_cannot_be_is_refused(
 def test_an_old_replica_that_is_not_registered_may_stay_in_the_target() -> None:
     after = reassigned(partition((1, 2), (1,)), ids(2, 1, 3), ALL - {BrokerId(2)})
     assert after.adding == ids(3)
+
+
+def test_the_replication_factor_that_is_to_stay_is_that_of_where_it_goes() -> None:
+    moving = reassigned(partition((1, 2), (1, 2)), ids(3, 4, 5), ALL)
+    check_factor(moving, ids(1, 2, 3))
+    with pytest.raises(KafkaError, match="changed from 3 to 2") as refused:
+        check_factor(moving, ids(1, 2))
+    assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_who_is_only_being_added_is_the_last_to_lead_uncleanly() -> None:
+    moving = reassigned(partition((1, 2), (1,)), ids(3, 2), ALL)._replace(leader_id=NO_BROKER)
+    elected = unclean(moving, frozenset(ids(2, 3)))
+    assert (elected.leader_id, elected.leader_epoch, elected.isr) == (2, 6, {2})
+    assert unclean(moving, frozenset(ids(3))).leader_id == 3
+    with pytest.raises(KafkaError) as refused:
+        unclean(moving, frozenset(ids(4)))
+    assert refused.value.code is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    with pytest.raises(KafkaError) as refused:
+        unclean(elected, ALL)
+    assert refused.value.code is ErrorCode.ELECTION_NOT_NEEDED

@@ -72,7 +72,7 @@ class Replicas(World):
     ) -> FetchVerdict:
         last_epoch = epoch if offset else -1
         fetch = ReplicaFetch(replica, EPOCHS[replica], epoch, offset, last_epoch, NO_ANSWER)
-        return partition.on_replica_fetch(fetch, EPOCHS, self.scheduler.monotonic_ms(), sent_ms)
+        return partition.on_replica_fetch(fetch, 0, EPOCHS, self.scheduler.monotonic_ms(), sent_ms)
 
     def await_committed(self, partition: Partition) -> list[Mapping[Partition, ErrorCode]]:
         told: list[Mapping[Partition, ErrorCode]] = []
@@ -272,7 +272,7 @@ def test_a_follower_that_registers_anew_has_acknowledged_nothing(world: Replicas
     world.fetch(partition, THREE, 1)
     assert told == []
     stale = ReplicaFetch(TWO, EPOCHS[TWO], 1, 1, 1, NO_ANSWER)
-    verdict = partition.on_replica_fetch(stale, world.replicas.broker_epochs, 0, None)
+    verdict = partition.on_replica_fetch(stale, 0, world.replicas.broker_epochs, 0, None)
     assert verdict == FetchRefused(ErrorCode.STALE_BROKER_EPOCH)
 
 
@@ -291,3 +291,19 @@ def test_partitions_elsewhere_have_no_log_here(world: Replicas) -> None:
     )
     assert code_of(world) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert TopicPartition(ORDERS, 0) not in world.logs.logs
+
+
+def test_the_low_watermark_is_that_of_the_slowest_replica_that_is_there(world: Replicas) -> None:
+    partition = world.lead()
+    world.append(partition)
+    for replica in (TWO, THREE):
+        world.fetch(partition, replica, 1)
+    told: list[int] = []
+    partition.start_waiters.add(lambda: told.append(partition.low_watermark(EPOCHS)))
+    assert partition.delete_records(1) == 1
+    assert partition.low_watermark(EPOCHS) == 0
+    for replica in (TWO, THREE):
+        fetch = ReplicaFetch(replica, EPOCHS[replica], 1, 1, 1, NO_ANSWER)
+        partition.on_replica_fetch(fetch, 1, EPOCHS, world.scheduler.monotonic_ms(), None)
+    assert told == [0, 1]
+    assert partition.low_watermark({ONE: EPOCHS[ONE]}) == 1
