@@ -102,6 +102,8 @@ def _collect() -> None:
     from broker.clock import SystemClock
     from dashboard import broker_api, clusters
     from dashboard.alerting.watch import alert_watch
+    from dashboard.collecting import events
+    from dashboard.collecting.events import EventMemory
     from dashboard.collecting.problems import FILE_NAME, ProblemMemory
     from dashboard.collector import TIMEOUT_S, Collector
     from dashboard.outside_changes import OutsideChanges
@@ -121,6 +123,7 @@ def _collect() -> None:
         broker_api.local(),
         samples(),
         ProblemMemory(Path(settings.DATA_DIR) / FILE_NAME),
+        EventMemory(Path(settings.DATA_DIR) / events.FILE_NAME),
     ).start()
 
 

@@ -37,6 +37,18 @@ class DirectoryReport:
 
 
 @dataclass(frozen=True, slots=True)
+class ZooKeeperReport:
+    """A broker's session. ``state``: connected, suspended or expired, since ``since_ms``."""
+
+    hosts: str
+    chroot: str
+    state: str
+    since_ms: int
+    session_id: str
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class NodeReport:
     """A broker, also while it recovers. Counters are None until it has recovered."""
 
@@ -62,6 +74,8 @@ class NodeReport:
     offline_partition_count: int
     retention: dict[str, Any] | None = None
     """When it last ran, who asked, whether the scheduler is silent; None before recovery is over."""
+    zookeeper: ZooKeeperReport | None = None
+    """None: the broker keeps its metadata itself."""
 
     def loop_lag_ms(self, fraction: float) -> float:
         """Upper bound of the lag of this share of all ticks."""
@@ -241,6 +255,7 @@ def _node(answer: dict[str, Any]) -> NodeReport:
         traffic=answer.get("traffic"),
         offline_partition_count=answer.get("offline_partitions", 0),
         retention=answer.get("retention"),
+        zookeeper=ZooKeeperReport(**told) if (told := answer.get("zookeeper")) else None,
     )
 
 

@@ -21,6 +21,7 @@ from dashboard.broker_api import BrokerApi
 from dashboard.cluster import BrokerView, KafkaFailure
 from dashboard.collecting import by_library, topic_settings
 from dashboard.collecting.cluster_survey import CannotSurvey, ClusterSurvey
+from dashboard.collecting.events import EventMemory
 from dashboard.collecting.groups import collect_groups
 from dashboard.collecting.history import series_of
 from dashboard.collecting.problems import ProblemMemory
@@ -51,6 +52,7 @@ class Collector:
         api: BrokerApi | None = None,
         samples: Samples | None = None,
         problems: ProblemMemory | None = None,
+        events: EventMemory | None = None,
     ) -> None:
         """``observers`` see snapshots after they are on the shelf; they must not raise.
 
@@ -66,6 +68,7 @@ class Collector:
         self._gateway: Gateway | None = None
         self._survey: ClusterSurvey | None = None
         self._problems = problems or ProblemMemory()
+        self._events = events or EventMemory()
         self._is_by_library = False
         self._has_news = threading.Event()
 
@@ -117,6 +120,8 @@ class Collector:
             logger.exception("collecting failed")
             self._keep(now_ms, f"{type(error).__name__}: {error}")
             return False
+
+        snapshot = replace(snapshot, events=self._events.look(self._shelf.peek(), snapshot))
 
         def renewed(old: ClusterSnapshot | None) -> ClusterSnapshot:
             if old is None:

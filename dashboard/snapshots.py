@@ -199,6 +199,17 @@ class PartitionProblem:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """``kind``: failover, leaders_moved, leaders_lost, controller, broker_gone or broker_came.
+
+    ``at_ms``: the look that saw it first."""
+
+    at_ms: int
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
     taken_ms: int
     cluster_id: str | None
@@ -213,6 +224,8 @@ class ClusterSnapshot:
     stale_since_ms: int | None = None
     problems: tuple[PartitionProblem, ...] = ()
     """The gravest first."""
+    events: tuple[ClusterEvent, ...] = ()
+    """The newest first."""
     node: NodeReport | None = None
     """The Odradek broker of this node; None: not told by this cluster."""
     size_bytes: int | None = None

@@ -74,6 +74,7 @@ async def node(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
         "rss_bytes": _resident_bytes(),
         "cpu_seconds": usage.ru_utime + usage.ru_stime,
         "log_dirs": _directories(broker),
+        "zookeeper": None if broker.cluster is None else broker.cluster.describe_session(),
     }
     if broker.is_hosting:
         replicas = broker.replicas

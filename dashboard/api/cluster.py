@@ -11,7 +11,17 @@ from pydantic import Field
 from dashboard import clusters
 from dashboard.api.auth import actor_of, may
 from dashboard.api.errors import NotFound
-from dashboard.api.shapes import Done, Int64, Taken, moment, responses, snapshot, taken
+from dashboard.api.shapes import (
+    Done,
+    Int64,
+    Milliseconds,
+    Rfc3339,
+    Taken,
+    moment,
+    responses,
+    snapshot,
+    taken,
+)
 from dashboard.cluster import ConfigView, KafkaFailure
 from dashboard.permissions import Permission
 from dashboard.selectors import alerts
@@ -24,6 +34,17 @@ router = Router(tags=["Cluster"])
 
 class ReasonOut(Schema):
     level: Literal["warn", "bad"]
+    text: str
+
+
+class EventOut(Schema):
+    """Seen by the look at ``at_ms``: what had happened since the one before."""
+
+    at_ms: Milliseconds
+    at_time: Rfc3339
+    kind: Literal[
+        "failover", "leaders_moved", "leaders_lost", "controller", "broker_gone", "broker_came"
+    ]
     text: str
 
 
@@ -41,6 +62,7 @@ class ClusterOut(Taken):
     offline_partitions: int
     under_replicated_partitions: int
     under_min_isr_partitions: int
+    events: list[EventOut] = Field(description="The newest first, at most 50.")
 
 
 class BrokerOut(Schema):
@@ -94,6 +116,9 @@ def get_cluster(request: HttpRequest):  # type: ignore[no-untyped-def]
         "offline_partitions": sum(topic.offline_count for topic in states),
         "under_replicated_partitions": sum(topic.under_replicated_count for topic in states),
         "under_min_isr_partitions": sum(topic.under_min_isr_count for topic in states),
+        "events": [
+            {**moment("at", one.at_ms), "kind": one.kind, "text": one.text} for one in seen.events
+        ],
     }
 
 

@@ -354,9 +354,8 @@ def safe_cell(value: Any) -> Any:
 
 
 def summary(page: GroupPage) -> str:
-    if page.total == page.all_count:
-        return f"{number(page.all_count)} groups"
-    return f"{number(page.total)} of {number(page.all_count)} groups"
+    groups = f"{number(page.all_count)} group{'' if page.all_count == 1 else 's'}"
+    return groups if page.total == page.all_count else f"{number(page.total)} of {groups}"
 
 
 def _natural(text: str | None, default: int) -> int:

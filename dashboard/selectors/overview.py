@@ -18,6 +18,7 @@ from dashboard.snapshots import ClusterSnapshot, GroupState, TopicState
 BUSIEST = 8
 LAGGING = 8
 JOBS = 8
+EVENTS = 8
 MARKED = (RETENTION, "report")
 """Jobs of which the page says when they were last done, also when they found nothing to do."""
 
@@ -54,6 +55,7 @@ def context_of(snapshot: ClusterSnapshot | None, range_name: str) -> dict[str, A
             "busiest": busiest(snapshot),
             "lagging": lagging(snapshot),
             "disks": disks(snapshot),
+            "events": snapshot.events[:EVENTS],
         }
     return context
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.metadata import znodes
 from broker.metadata.candidacy import Candidacy
@@ -97,6 +97,9 @@ class Membership:
         self._is_stopped = False
         self._registration: Registration | None = None
         self._candidacy: Candidacy | None = None
+        self._address = address
+        #: When the session became what it is.
+        self._session_since_ms = broker.clock.wall_ms()
 
     # Life --------------------------------------------------------------------------------------
 
@@ -213,12 +216,24 @@ class Membership:
     def _on_session(self, state: SessionState) -> None:
         if self._is_stopped:
             return
+        self._session_since_ms = self._broker.clock.wall_ms()
         if state is not SessionState.CONNECTED:
             logger.warning("the session with ZooKeeper is %s", state.value)
         assert self._registration is not None
         assert self._candidacy is not None
         self._registration.on_session(state)
         self._candidacy.on_session(state)
+
+    def describe_session(self) -> dict[str, Any]:
+        """For whoever looks at this broker."""
+        return {
+            "hosts": self._address.hosts,
+            "chroot": self._address.chroot,
+            "state": self.store.session_state.value,
+            "since_ms": self._session_since_ms,
+            "session_id": f"{self.store.session_id:#x}",
+            "timeout_ms": self._address.session_timeout_ms,
+        }
 
     def _on_controller(self, controller_id: BrokerId) -> None:
         logger.info(
