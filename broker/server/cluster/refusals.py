@@ -33,7 +33,9 @@ class Refusals:
     def __init__(self, broker: Broker, membership: Membership) -> None:
         self._broker = broker
         self._membership = membership
-        self._presence = Presence(membership.broker_id, broker.tasks, self._on_refused)
+        self._presence = Presence(
+            membership.broker_id, broker.tasks, self._on_refused, broker.fragments.on_doubted
+        )
 
     def start(self) -> None:
         self._broker.tasks.spawn(self._keep_probing(), "probe fenced brokers")
@@ -92,7 +94,7 @@ class Refusals:
             self._broker.tasks.spawn(self._try(term, registered), f"probe broker {broker_id}")
 
     async def _try(self, term: ControllerTerm, broker: BrokerImage) -> None:
-        outcome = await is_refused(broker, is_kept=False)
+        outcome = await is_refused(broker)
         if self._membership.term is not term:
             return
         if outcome is True:

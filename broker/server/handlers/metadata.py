@@ -50,14 +50,20 @@ PARTITIONS_AT_ONCE: Final = 200
 
 class FragmentCache:
     """Encoded topics by (layout, operations told?); an entry is good while its image is the same, and
-    no broker comes or goes: replicas of those that are not there are told as offline."""
+    no broker comes or goes: replicas of those that are not there are told as offline, and those that
+    seem to have died this moment (``cluster/presence.py``) as leading nothing."""
 
     def __init__(self) -> None:
         self._by_layout: dict[tuple[int, bool], dict[str, tuple[TopicImage, bytes]]] = {}
         self._brokers: Container[BrokerId] | None = None
+        self._doubted: frozenset[BrokerId] = frozenset()
 
     def on_brokers(self, brokers: Container[BrokerId]) -> None:
         self._brokers = brokers
+        self._by_layout.clear()
+
+    def on_doubted(self, doubted: frozenset[BrokerId]) -> None:
+        self._doubted = doubted
         self._by_layout.clear()
 
     def get(self, version: int, topic: TopicImage, with_operations: bool) -> bytes:
@@ -65,7 +71,7 @@ class FragmentCache:
         known = fragments.get(topic.name)
         if known is not None and known[0] is topic:
             return known[1]
-        described = _describe(topic, topic.partitions, with_operations, self._brokers)
+        described = self._describe(topic, topic.partitions, with_operations)
         fragment = encode_topic_fragment(version, described)
         fragments[topic.name] = (topic, fragment)
         return fragment
@@ -74,17 +80,18 @@ class FragmentCache:
         self, version: int, topic: TopicImage, with_operations: bool
     ) -> Iterator[bytes | None]:
         """As ``get``, for a topic of many partitions: None after each portion, then the bytes."""
-        described = _describe(topic, (), with_operations, None)
-        brokers = self._brokers
+        described = self._describe(topic, (), with_operations)
+        layout = (fragment_layout(version), with_operations)
+        # What comes between the portions may set all aside, and this one then, too.
+        fragments = self._by_layout.setdefault(layout, {})
         parts = [encode_topic_head(version, described, len(topic.partitions))]
         for first in range(0, len(topic.partitions), PARTITIONS_AT_ONCE):
             portion = topic.partitions[first : first + PARTITIONS_AT_ONCE]
-            parts.append(encode_partitions(version, _describe_partitions(portion, brokers)))
+            parts.append(encode_partitions(version, self._describe_partitions(portion)))
             yield None
         parts.append(encode_topic_tail(version, described))
         fragment = b"".join(parts)
-        layout = (fragment_layout(version), with_operations)
-        self._by_layout.setdefault(layout, {})[topic.name] = (topic, fragment)
+        fragments[topic.name] = (topic, fragment)
         yield fragment
 
     def is_known(self, version: int, topic: TopicImage, with_operations: bool) -> bool:
@@ -96,37 +103,33 @@ class FragmentCache:
         for fragments in self._by_layout.values():
             fragments.pop(name, None)
 
-
-def _describe(
-    topic: TopicImage,
-    partitions: Sequence[PartitionImage],
-    with_operations: bool,
-    brokers: Container[BrokerId] | None,
-) -> MetadataTopic:
-    return MetadataTopic(
-        topic.name,
-        topic.topic_id,
-        _describe_partitions(partitions, brokers),
-        is_internal=is_internal(topic.name),
-        authorized_operations=ALL_TOPIC_OPERATIONS if with_operations else OPERATIONS_NOT_TOLD,
-    )
-
-
-def _describe_partitions(
-    partitions: Sequence[PartitionImage], brokers: Container[BrokerId] | None
-) -> list[MetadataPartition]:
-    return [
-        MetadataPartition(
-            partition.index,
-            partition.leader_id,
-            partition.leader_epoch,
-            partition.replicas,
-            tuple(sorted(partition.isr)),
-            offline_replicas=offline_replicas(partition, brokers),
-            error_code=LEADERLESS if partition.leader_id == NO_BROKER else ErrorCode.NONE,
+    def _describe(
+        self, topic: TopicImage, partitions: Sequence[PartitionImage], with_operations: bool
+    ) -> MetadataTopic:
+        return MetadataTopic(
+            topic.name,
+            topic.topic_id,
+            self._describe_partitions(partitions),
+            is_internal=is_internal(topic.name),
+            authorized_operations=ALL_TOPIC_OPERATIONS if with_operations else OPERATIONS_NOT_TOLD,
         )
-        for partition in partitions
-    ]
+
+    def _describe_partitions(self, partitions: Sequence[PartitionImage]) -> list[MetadataPartition]:
+        found = []
+        for partition in partitions:
+            is_led = partition.leader_id not in (NO_BROKER, *self._doubted)
+            found.append(
+                MetadataPartition(
+                    partition.index,
+                    partition.leader_id if is_led else NO_BROKER,
+                    partition.leader_epoch,
+                    partition.replicas,
+                    tuple(sorted(partition.isr)),
+                    offline_replicas=offline_replicas(partition, self._brokers),
+                    error_code=ErrorCode.NONE if is_led else LEADERLESS,
+                )
+            )
+        return found
 
 
 def offline_replicas(

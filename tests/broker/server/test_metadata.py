@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from broker.metadata.requests import NewTopic, TopicReference
+from broker.model.ids import BrokerId
 from broker.server import tasks
 from broker.server.handlers import metadata
 from broker.server.tasks import called_back
 from tests.broker.server.running import Running, on_loop, running
 from tests.support.wire import Wire
 
-UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC = 3, 17
+UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, INVALID_TOPIC = 3, 5, 17
 
 
 async def create(r: Running, *names: str, partitions: int = 1) -> None:
@@ -145,3 +146,39 @@ async def test_a_changed_topic_is_encoded_anew(tmp_path: Path) -> None:
             topics=[{"name": "grows", "count": 4, "assignments": None}],
         )
         assert len((await r.request("metadata", 12, topics=None)).topics[0].partitions) == 4
+
+
+@on_loop
+async def test_a_broker_that_seems_dead_leads_nothing_until_it_is_known_again(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as r:
+        await create(r, "here")
+        own = BrokerId(r.broker.config.node_id)
+
+        async def told() -> tuple[int, int]:
+            (topic,) = (await r.request("metadata", 9, topics=[{"name": "here"}])).topics
+            (partition,) = topic.partitions
+            return partition.leader_id, partition.error_code
+
+        assert await told() == (own, 0)
+        r.broker.fragments.on_doubted(frozenset({own}))
+        assert await told() == (-1, LEADER_NOT_AVAILABLE)
+        r.broker.fragments.on_doubted(frozenset())
+        assert await told() == (own, 0)
+
+
+@pytest.mark.usefixtures("small_turns")
+@on_loop
+async def test_what_was_encoded_while_a_broker_came_to_be_doubted_is_not_kept(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as r:
+        await create(r, "large", partitions=10)
+        topic, cache = r.broker.image.topics["large"], r.broker.fragments
+        steps = cache.get_in_steps(9, topic, False)
+        assert next(steps) is None
+        cache.on_doubted(frozenset({BrokerId(r.broker.config.node_id)}))
+        *_, mixed = steps
+        assert not cache.is_known(9, topic, False)
+        assert cache.get(9, topic, False) != mixed
