@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: install bytecode compile wheel run check fix test-install test test-compiled sim conformance bench docs clean
+.PHONY: install bytecode compile wheel release run check fix test-install test test-compiled sim conformance bench docs clean
 
 install: $(STAMP)
 
@@ -42,6 +42,12 @@ wheel: bytecode
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 	@rm -rf build
 	@ls dist/odradek-*.whl
+
+# What a release hands out, anew: the wheel, checksums, and what is in it (SBOM).
+release:
+	rm -rf dist
+	$(MAKE) wheel
+	$(BIN)/python packaging/release.py dist
 
 run: bytecode
 	@[ "$(COMPILE)" = no ] || $(BIN)/python -m broker.compiled.build --if-possible

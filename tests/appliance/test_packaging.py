@@ -1,6 +1,8 @@
 """What is handed out: a wheel that works outside of the clone, a unit for systemd."""
 
 import os
+import re
+import runpy
 import shutil
 import signal
 import subprocess
@@ -112,6 +114,26 @@ def test_an_installed_wheel_serves_broker_and_dashboard(wheel: Path, tmp_path: P
             assert answer.read() == (REPOSITORY / "static" / style.split("/", 3)[3]).read_bytes()
     finally:
         assert processes.end(process, signal.SIGTERM, 90) == 0
+
+
+def test_a_release_tells_what_is_in_it(tmp_path: Path) -> None:
+    """Each package of the lock file, with the digests that pip compares; and sums that hold."""
+    release = runpy.run_path(str(REPOSITORY / "packaging" / "release.py"))
+    lock = (REPOSITORY / "requirements.lock").read_text()
+    bill = release["bill_of_materials"]("1.2", lock)
+    assert bill["metadata"]["component"]["version"] == "1.2"
+    packages = [each for each in bill["components"] if each["purl"].startswith("pkg:pypi/")]
+    assert len(packages) == len(re.findall(r"^\S+==", lock, re.MULTILINE))
+    assert sum(len(each["hashes"]) for each in packages) == lock.count("--hash=sha256:")
+    assert {"django", "uvloop", "kio"} <= {each["name"] for each in packages}
+    (tmp_path / "odradek").write_bytes(b"one")
+    (tmp_path / "odradek-1.2-py3-none-any.whl").write_bytes(b"two")
+    (tmp_path / "notes").write_bytes(b"three")
+    (tmp_path / "SHA256SUMS").write_text(release["checksums"](tmp_path))
+    done = subprocess.run(
+        ["sha256sum", "-c", "SHA256SUMS"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines() == ["odradek: OK", "odradek-1.2-py3-none-any.whl: OK"]
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")

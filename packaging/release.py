@@ -1,0 +1,98 @@
+"""What goes with the artifacts of a release in dist/: checksums, and a list of what is in them (SBOM).
+
+    python packaging/release.py dist
+
+`SHA256SUMS` is for `sha256sum -c`. `odradek-VERSION.cdx.json` is CycloneDX 1.5, made from the lock file: what pip
+installs, no more and no less, with the digests that pip compares. What the single executable carries beside that
+(the interpreter, libraries of the machine that it was built on) is told by that machine: `components_of_interpreter`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+import ssl
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+CLONE: Final = Path(__file__).resolve().parents[1]
+ARTIFACTS: Final = ("odradek", "odradek-*.whl", "odradek-*.cdx.json")
+_REQUIREMENT: Final = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)")
+_HASH: Final = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+
+
+def locked(text: str) -> list[tuple[str, str, list[str]]]:
+    """(name, version, digests of its files) of every package in a lock file."""
+    found: list[tuple[str, str, list[str]]] = []
+    for line in text.splitlines():
+        if requirement := _REQUIREMENT.match(line):
+            found.append((requirement[1].lower().replace("_", "-"), requirement[2], []))
+        if found:
+            found[-1][2].extend(_HASH.findall(line))
+    return found
+
+
+def components_of_interpreter() -> list[dict[str, Any]]:
+    openssl = ssl.OPENSSL_VERSION.split()[1]
+    return [
+        _component("cpython", sys.version.split()[0], "generic"),
+        _component("openssl", openssl, "generic"),
+        _component("sqlite", sqlite3.sqlite_version, "generic"),
+    ]
+
+
+def _component(name: str, version: str, kind: str) -> dict[str, Any]:
+    purl = f"pkg:{kind}/{name}@{version}"
+    return {"type": "library", "name": name, "version": version, "purl": purl, "bom-ref": purl}
+
+
+def bill_of_materials(version: str, lock: str) -> dict[str, Any]:
+    components = []
+    for name, of_version, digests in locked(lock):
+        component = _component(name, of_version, "pypi")
+        component["hashes"] = [{"alg": "SHA-256", "content": each} for each in digests]
+        components.append(component)
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {
+            "component": {
+                "type": "application",
+                "name": "odradek",
+                "version": version,
+                "bom-ref": f"pkg:pypi/odradek@{version}",
+            }
+        },
+        "components": [*components, *components_of_interpreter()],
+    }
+
+
+def checksums(directory: Path) -> str:
+    """Of all artifacts, one line each, as sha256sum reads them."""
+    paths = sorted({path for pattern in ARTIFACTS for path in directory.glob(pattern)})
+    return "".join(f"{_digest(path)}  {path.name}\n" for path in paths)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def main() -> None:
+    directory = Path(sys.argv[1])
+    sys.path.insert(0, str(CLONE))
+    from broker import VERSION
+
+    lock = (CLONE / "requirements.lock").read_text()
+    bill = directory / f"odradek-{VERSION}.cdx.json"
+    bill.write_text(json.dumps(bill_of_materials(VERSION, lock), indent=1) + "\n")
+    (directory / "SHA256SUMS").write_text(checksums(directory))
+    sys.stdout.write((directory / "SHA256SUMS").read_text())
+
+
+if __name__ == "__main__":
+    main()
