@@ -1,0 +1,232 @@
+"""How long a producer waits when a broker of three is killed: Apache Kafka beside Odradek.
+
+    python -m tests.bench.failover [--kills 20] [--kafka-kills 3] [--broker odradek]
+
+Three brokers with their default settings (of ours with ZooKeeper, of Kafka with KRaft), a topic of three
+replicas and min.insync.replicas=2, made anew for each kill, and one idempotent producer (librdkafka, its
+settings are printed) that writes a record each millisecond to one partition. `kill -9` of a leader that is not the
+controller, of one that is, and of a follower in the ISR. Told is the time from the kill to the record
+that was acknowledged after the longest silence. Kafka tells clients any broker as the controller, so its
+leaders are killed whatever they are. Ends with 1 when a kill took as long as the bar or a record failed.
+"""
+
+import argparse
+import itertools
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import confluent_kafka
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.bench import report
+from tests.support import apache, judge, processes
+from tests.support.cluster import Cluster
+from tests.support.zookeeper import ZooKeeper
+
+BAR_SECONDS = 2.0
+LEADER, CONTROLLER, FOLLOWER = "leader, not controller", "leader and controller", "follower"
+ANY_LEADER = "leader"
+PARTITIONS = 3
+PRODUCER = {"enable.idempotence": True, "acks": "all", "linger.ms": 1}
+#: Acknowledged before a kill, and after it when everything goes on.
+ENOUGH = 300
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--kills", type=int, default=20, help="of each kind, of ours")
+    parser.add_argument("--kafka-kills", type=int, default=3, help="of each kind, of Kafka")
+    parser.add_argument("--broker", choices=("odradek", "kafka"), help="one side alone")
+    options = parser.parse_args()
+    for name, fact in report.machine_facts().items():
+        print(f"{name}: {fact}")
+    settings = " ".join(f"{key}={value}" for key, value in PRODUCER.items())
+    version = confluent_kafka.libversion()[0]
+    print(f"producer: librdkafka {version}, {settings}, otherwise its defaults\n", flush=True)
+    is_good = True
+    with tempfile.TemporaryDirectory(prefix="odradek-failover-") as name:
+        if options.broker != "kafka":
+            with odradek(Path(name) / "odradek") as nodes:
+                kinds = (LEADER, CONTROLLER, FOLLOWER)
+                taken = kill_in_turn("Odradek", nodes, kinds, options.kills)
+                is_good = max(itertools.chain(*taken.values())) < BAR_SECONDS
+        if options.broker != "odradek":
+            with kafka(Path(name) / "kafka") as nodes:
+                kill_in_turn("Apache Kafka", nodes, (ANY_LEADER, FOLLOWER), options.kafka_kills)
+    return 0 if is_good else 1
+
+
+class Node(Protocol):
+    """A broker of either kind."""
+
+    @property
+    def bootstrap(self) -> str: ...
+    def start(self) -> object: ...
+    def kill9(self) -> None: ...
+
+
+@contextmanager
+def odradek(directory: Path) -> Iterator[dict[int, Node]]:
+    with (
+        ZooKeeper(directory / "zookeeper") as zookeeper,
+        Cluster(directory, zookeeper, "/failover", properties=DEFAULTS) as cluster,
+    ):
+        yield dict(cluster.brokers)
+
+
+#: What tests shorten is again as it is by default.
+DEFAULTS = {"zookeeper.session.timeout.ms": "18000"}
+
+
+@contextmanager
+def kafka(directory: Path) -> Iterator[dict[int, Node]]:
+    numbers = (1, 2, 3)
+    ports = {number: (judge.free_port(), judge.free_port()) for number in numbers}
+    voters = ",".join(f"{number}@127.0.0.1:{ports[number][1]}" for number in numbers)
+    brokers = {}
+    cluster_id = apache.new_cluster_id()
+    for number in numbers:
+        port, controller_port = ports[number]
+        properties = {
+            "node.id": str(number),
+            "controller.quorum.voters": voters,
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        }
+        broker = brokers[number] = KafkaNode(directory / str(number), properties)
+        broker.format(cluster_id)
+    try:
+        with ThreadPoolExecutor(len(numbers)) as threads:  # one alone answers nobody
+            list(threads.map(lambda broker: broker.start(), brokers.values()))
+        yield dict(brokers)
+    finally:
+        for broker in brokers.values():
+            broker.close()
+
+
+class KafkaNode(apache.ApacheKafka):
+    def format(self, cluster_id: str) -> None:
+        arguments = ["format", f"--cluster-id={cluster_id}", "-c", self._write_settings()]
+        apache.run_tool("kafka.tools.StorageTool", arguments).ok()
+
+
+def kill_in_turn(
+    name: str, nodes: dict[int, Node], kinds: tuple[str, ...], kills: int
+) -> dict[str, list[float]]:
+    """Seconds of each kill, by kind."""
+    bootstrap = ",".join(node.bootstrap for node in nodes.values())
+    taken: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for number in range(kills):
+        for kind in kinds:
+            seconds = kill_one(nodes, bootstrap, f"failover-{number}-{kinds.index(kind)}", kind)
+            taken[kind].append(seconds)
+            print(f"{name}: {kind}: {seconds:.2f} s", file=sys.stderr, flush=True)
+    for kind, each in taken.items():
+        told = sorted(each)
+        print(
+            f"{name}: kill -9 of a {kind}, {len(told)} times:"
+            f" fastest {told[0]:.2f} s, median {told[len(told) // 2]:.2f} s, slowest {told[-1]:.2f} s",
+            flush=True,
+        )
+    return taken
+
+
+def kill_one(nodes: dict[int, Node], bootstrap: str, topic: str, kind: str) -> float:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    new = NewTopic(topic, PARTITIONS, len(nodes), config={"min.insync.replicas": "2"})
+    admin.create_topics([new])[topic].result(60)
+    wait_for_isr(admin, topic, len(nodes))
+    partition, victim = chosen(admin.list_topics(timeout=30), topic, kind)
+    with Load(bootstrap, topic, partition) as load:
+        load.wait_for_more()
+        nodes[victim].kill9()
+        killed = time.perf_counter()
+        wait_for_isr(admin, topic, len(nodes) - 1)
+        load.wait_for_more()
+    seconds = load.silence_after(killed)
+    nodes[victim].start()
+    wait_for_isr(admin, topic, len(nodes))
+    admin.delete_topics([topic])[topic].result(60)
+    return seconds
+
+
+def chosen(cluster: Any, topic: str, kind: str) -> tuple[int, int]:
+    """A partition, and the broker to be killed. New topics have a leader on each broker."""
+    for partition in cluster.topics[topic].partitions.values():
+        is_controller = partition.leader == cluster.controller_id
+        if kind == FOLLOWER:
+            return partition.id, next(each for each in partition.isrs if each != partition.leader)
+        if kind == ANY_LEADER or is_controller == (kind == CONTROLLER):
+            return partition.id, partition.leader
+    raise RuntimeError(f"no {kind}")
+
+
+def wait_for_isr(admin: AdminClient, topic: str, size: int) -> None:
+    def is_so() -> bool:
+        try:
+            found = admin.list_topics(topic, timeout=5).topics[topic].partitions
+        except confluent_kafka.KafkaException:
+            return False
+        return len(found) == PARTITIONS and all(len(p.isrs) == size for p in found.values())
+
+    processes.wait_until(is_so, 120, f"an ISR of {size}", every=0.05)
+
+
+class Load:
+    """Writes to one partition until it is left, and knows when each record was acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str, partition: int) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap, **PRODUCER})
+        self._topic, self._partition = topic, partition
+        self._stopping = threading.Event()
+        self._at: list[float] = []
+        self._failures: list[object] = []
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+        if self._failures:
+            raise RuntimeError(f"{len(self._failures)} records failed: {self._failures[0]}")
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._producer.produce(
+                self._topic, b"x" * 100, partition=self._partition, on_delivery=self._on_delivery
+            )
+            self._producer.poll(0.001)
+        self._producer.flush(60)
+
+    def _on_delivery(self, error: object, _: object) -> None:
+        if error is None:
+            self._at.append(time.perf_counter())
+        else:
+            self._failures.append(error)
+
+    def wait_for_more(self) -> None:
+        enough = len(self._at) + ENOUGH
+        processes.wait_until(lambda: len(self._at) >= enough, 120, "acknowledgements")
+
+    def silence_after(self, moment: float) -> float:
+        """From that moment to the end of the longest silence since."""
+        times = [moment, *(at for at in self._at if at > moment)]
+        _, end = max((after - before, after) for before, after in itertools.pairwise(times))
+        return end - moment
+
+
+if __name__ == "__main__":
+    sys.exit(main())
