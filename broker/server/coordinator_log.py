@@ -125,6 +125,7 @@ def append_marker(broker: Broker, partition: Partition, marker: TransactionMarke
             )
     now_ms = broker.clock.wall_ms()
     append_own(broker, partition, build_marker(marker, now_ms), now_ms)
+    broker.transactions.verifications.on_marker(partition.topic_partition, marker.producer_id)
 
 
 def when_committed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from broker.coordinator.runtime import Hosted
+from broker.coordinator.runtime import Hosted, HostedState
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.requests import ProducerOfTransaction
 from broker.coordinator.transaction.shard import TransactionShard
@@ -13,12 +13,14 @@ from broker.coordinator.transaction.transaction import RAISES_EPOCH
 from broker.metadata.requests import NewTopic
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
-from broker.model.ids import TopicPartition
+from broker.model.ids import NO_BROKER, BrokerId, TopicPartition
 from broker.model.internal_topics import TRANSACTION_STATE
 from broker.records.compression import Codec
 from broker.server.coordinator_host import CoordinatorHost
 from broker.server.coordinator_log import CoordinatorLog
+from broker.server.tasks import called_back
 from broker.server.transaction_markers import TIMEOUT_MS, TransactionMarkers
+from broker.server.verification import Verification, Verifications
 
 if TYPE_CHECKING:
     from broker.records.header import BatchHeader
@@ -38,6 +40,7 @@ class Transactions(CoordinatorHost[TransactionShard]):
     def __init__(self, broker: Broker) -> None:
         super().__init__(broker, TRANSACTION_STATE, "transactions")
         self.markers = TransactionMarkers(broker)
+        self.verifications = Verifications()
         self.coordinator = TransactionCoordinator(
             broker.clock,
             lambda: broker.config,
@@ -76,6 +79,11 @@ class Transactions(CoordinatorHost[TransactionShard]):
         return f"{len(shard.entries)} transactional ids"
 
     async def _on_loaded(self, hosted: Hosted[TransactionShard]) -> None:
+        # What the last leader had appended last may yet be lost: no marker may follow from it before.
+        while hosted.state is HostedState.ACTIVE:
+            code: ErrorCode = await called_back(hosted.log.when_committed)
+            if code is not ErrorCode.REQUEST_TIMED_OUT:
+                break
         await self._for_each(hosted, hosted.shard.entries, hosted.shard.on_loaded)
 
     def _take_producer_id(
@@ -115,6 +123,64 @@ class Transactions(CoordinatorHost[TransactionShard]):
             and entry.producer_epoch == header.producer_epoch
         )
 
+    def coordinator_elsewhere(self, transactional_id: str) -> BrokerId | None:
+        """The broker that coordinates the transaction, where it is another one (NO_BROKER: nobody now)."""
+        if self._broker.cluster is None:
+            return None
+        leader_id = self.leader_of(transactional_id)
+        return None if leader_id == self._broker.config.node_id else leader_id
+
+    def add_partitions(
+        self,
+        producer: ProducerOfTransaction,
+        partitions: Sequence[TopicPartition],
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """As the leader of partitions does it for clients of ``transaction.version`` 2, wherever the
+        coordinator is."""
+        elsewhere = self.coordinator_elsewhere(producer.transactional_id)
+        if elsewhere is None:
+            self.coordinator.add_partitions(producer, partitions, done, RAISES_EPOCH)
+        else:
+            self._ask_elsewhere(elsewhere, producer, partitions, True, lambda codes: done(codes[0]))
+
+    def verify_elsewhere(
+        self,
+        coordinator_id: BrokerId,
+        verification: Verification,
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Ask whether the partitions are in the transaction; NONE: asked, and noted."""
+        partitions = list(verification.partitions)
+
+        def told(codes: Sequence[ErrorCode]) -> None:
+            verification.codes = {
+                each: to_producers(code) for each, code in zip(partitions, codes, strict=True)
+            }
+            done(ErrorCode.NONE)
+
+        self._ask_elsewhere(coordinator_id, verification.producer, partitions, False, told)
+
+    def _ask_elsewhere(
+        self,
+        coordinator_id: BrokerId,
+        producer: ProducerOfTransaction,
+        partitions: Sequence[TopicPartition],
+        adds: bool,
+        done: Callable[[Sequence[ErrorCode]], None],
+    ) -> None:
+        cluster = self._broker.cluster
+        assert cluster is not None
+
+        async def ask() -> None:
+            codes = await cluster.transactions.ask(coordinator_id, producer, partitions, adds)
+            done(codes)
+
+        if coordinator_id == NO_BROKER:
+            done([ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(partitions))
+        else:
+            self._broker.tasks.spawn(ask(), "ask a transaction's coordinator")
+
     def add_for_batches(
         self,
         producer: ProducerOfTransaction,
@@ -129,7 +195,7 @@ class Transactions(CoordinatorHost[TransactionShard]):
         end_ms = broker.clock.monotonic_ms() + WAIT_FOR_END_MS
 
         def ask() -> None:
-            self.coordinator.add_partitions(producer, partitions, told, RAISES_EPOCH)
+            self.add_partitions(producer, partitions, told)
 
         def told(error: ErrorCode) -> None:
             is_busy = error is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -150,6 +216,71 @@ class Transactions(CoordinatorHost[TransactionShard]):
             raise KafkaError(to_producers(error.code)) from None
         if code is not ErrorCode.NONE:
             raise KafkaError(code, f"{topic_partition} was not added to the transaction")
+
+    def hold(
+        self,
+        producer: ProducerOfTransaction,
+        topic_partition: TopicPartition,
+        adds: bool,
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """``done(NONE)`` while the partition, which this broker leads, is in the transaction; with ``adds`` it
+        is added first."""
+        coordinator_id = self.coordinator_elsewhere(producer.transactional_id)
+        if coordinator_id is not None:
+            self._hold_elsewhere(coordinator_id, producer, topic_partition, adds, done)
+        elif adds:
+
+            def added(error: ErrorCode) -> None:
+                if error is ErrorCode.NONE:
+                    done(self._checked(producer, topic_partition))
+                else:
+                    done(to_producers(error))
+
+            self.coordinator.add_partitions(producer, [topic_partition], added, RAISES_EPOCH)
+        else:
+            done(self._checked(producer, topic_partition))
+
+    def _checked(
+        self, producer: ProducerOfTransaction, topic_partition: TopicPartition
+    ) -> ErrorCode:
+        try:
+            self.check_partition(producer, topic_partition)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    def _hold_elsewhere(
+        self,
+        coordinator_id: BrokerId,
+        producer: ProducerOfTransaction,
+        topic_partition: TopicPartition,
+        adds: bool,
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        try:
+            partition = self._broker.replicas.find(*topic_partition)
+        except KafkaError:
+            done(ErrorCode.NOT_COORDINATOR)
+            return
+        verification = self.verifications.begin(producer, [partition])
+
+        def told(error: ErrorCode) -> None:
+            if adds:
+                verification.codes = {topic_partition: to_producers(error)}
+            try:
+                verification.check(partition, producer.producer_id, producer.producer_epoch)
+            except KafkaError as refusal:
+                done(refusal.code)
+            else:
+                done(ErrorCode.NONE)
+            finally:
+                self.verifications.end(verification)
+
+        if adds:
+            self.add_partitions(producer, [topic_partition], told)
+        else:
+            self.verify_elsewhere(coordinator_id, verification, told)
 
     # -- time ---------------------------------------------------------------------------------
 

@@ -57,14 +57,20 @@ def wait_for_isr(cluster: Cluster, topic: str, isr: set[int]) -> None:
     processes.wait_until(is_so, 60, f"the ISR {isr} of {topic}")
 
 
-def produce_values(cluster: Cluster, topic: str, values: list[str], **settings: Any) -> None:
+def produce_values(
+    cluster: Cluster, topic: str, values: list[str], partition: int = -1, **settings: Any
+) -> None:
+    """``partition`` -1: any."""
     failures: list[object] = []
     producer = Producer(
         {"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, **settings}
     )
     for value in values:
         producer.produce(
-            topic, value, on_delivery=lambda error, _: failures.append(error) if error else None
+            topic,
+            value,
+            partition=partition,
+            on_delivery=lambda error, _: failures.append(error) if error else None,
         )
         producer.poll(0)
     assert producer.flush(60) == 0

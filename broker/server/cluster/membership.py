@@ -42,6 +42,7 @@ from broker.server.cluster.private_apis import PrivateApis
 from broker.server.cluster.private_wire import PrivateKey
 from broker.server.cluster.refusals import Refusals
 from broker.server.cluster.replication import Replication
+from broker.server.cluster.transactions import ClusterTransactions
 from broker.server.cluster.unclean_elections import UncleanElections
 from broker.server.data_directory import claim_for_zookeeper
 from broker.server.start_error import StartError, StartInterrupted
@@ -81,6 +82,7 @@ class Membership:
         )
         self.apis = PrivateApis(self, broker.loop)
         self.replication = Replication(broker, self)
+        self.transactions = ClusterTransactions(broker, self)
         self.refusals = Refusals(broker, self)
         self._unclean_elections = UncleanElections(broker, self)
         self._images = ImageFollower()

@@ -1,5 +1,5 @@
 """What a broker answers to others of its cluster: the image that it is controller of, topics that they
-want made, ISRs that leaders propose. See ``private_wire`` for the frames and the proof that comes first."""
+want made, ISRs that leaders propose, markers and questions of transactions. See ``private_wire`` for the frames and the proof that comes first."""
 
 from __future__ import annotations
 
@@ -75,6 +75,12 @@ class PrivateApis:
                 return None
             if header.api_key == PrivateKey.ALTER_ISR:
                 self._alter_isr(connection, header, body)
+                return None
+            if header.api_key == PrivateKey.WRITE_MARKERS:
+                self._write_markers(connection, header, body)
+                return None
+            if header.api_key == PrivateKey.ASK_TRANSACTION:
+                self._answer_transaction(connection, header, body)
                 return None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CloseConnection(f"private API {header.api_key}: {error!r}") from error
@@ -165,6 +171,26 @@ class PrivateApis:
             slot.complete(self._answer(header, {"left": is_done}))
 
         self._membership.let_leave(broker_id, broker_epoch, left)
+
+    # Transactions ------------------------------------------------------------------------------
+
+    def _write_markers(
+        self, connection: Connection, header: RequestHeader, body: dict[str, Any]
+    ) -> None:
+        slot = connection.defer(header)
+        self._membership.transactions.begin_writing(
+            body, lambda answer: slot.complete(self._answer(header, answer))
+        )
+
+    def _answer_transaction(
+        self, connection: Connection, header: RequestHeader, body: dict[str, Any]
+    ) -> None:
+        slot = connection.defer(header)
+
+        def answered(answer: dict[str, Any]) -> None:
+            slot.complete(self._answer(header, answer))
+
+        self._membership.transactions.begin_answering(body, answered)
 
     # ISRs --------------------------------------------------------------------------------------
 

@@ -40,6 +40,8 @@ class PrivateKey(IntEnum):
     ALTER_ISR = PRIVATE_FROM + 3
     REFUSAL = PRIVATE_FROM + 4
     LEAVE = PRIVATE_FROM + 5
+    WRITE_MARKERS = PRIVATE_FROM + 6
+    ASK_TRANSACTION = PRIVATE_FROM + 7
 
 
 class Proving:

@@ -1,7 +1,7 @@
 """FindCoordinator (key 10), versions 0-6.
 
-Behaviour: the leader of the partition that a group's id names coordinates it; a broker by itself
-coordinates every group and every transaction. The first one who asks makes
+Behaviour: the leader of the partition that a group's or a transaction's id names coordinates it; a broker by
+itself coordinates all. The first one who asks makes
 ``__consumer_offsets``, or ``__transaction_state``, and is answered when it is there (Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile, clients ask
 again). librdkafka takes the presence of this API for the sign that a broker knows LZ4 batches.
 
@@ -30,7 +30,6 @@ GROUP: Final = 0
 TRANSACTION: Final = 1
 SHARE: Final = 2
 UNAVAILABLE: Final = "The coordinator is not available."
-NO_TRANSACTIONS: Final = "A cluster of several brokers has no transactions yet."
 NOBODY: Final = Node(-1, "", -1, None)
 NO_COORDINATOR: Final = "This broker has no coordinator of share groups."
 
@@ -97,8 +96,6 @@ def _coordinator(
 async def _find(broker: Broker, context: RequestContext, key_type: int) -> tuple[ErrorCode, str]:
     if key_type in (GROUP, TRANSACTION):
         host = broker.coordination if key_type == GROUP else broker.transactions
-        if broker.cluster is not None and key_type == TRANSACTION:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_TRANSACTIONS
         if await host.ensure_topic():
             return ErrorCode.NONE, "NONE"
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, UNAVAILABLE

@@ -31,9 +31,7 @@ from broker.coordinator.group.requests import (
 )
 from broker.coordinator.result import Producer
 from broker.coordinator.transaction.requests import ProducerOfTransaction
-from broker.coordinator.transaction.transaction import RAISES_EPOCH
 from broker.model.error_code import ErrorCode
-from broker.model.errors import KafkaError
 from broker.model.ids import ZERO_TOPIC_ID, TopicPartition
 from broker.model.internal_topics import CONSUMER_OFFSETS
 from broker.protocol.codec import EncodedItems
@@ -41,7 +39,6 @@ from broker.protocol.schema import response_types
 from broker.server.answering import answered
 from broker.server.encoding import encoded
 from broker.server.tasks import Turn, called_back
-from broker.server.transactions import to_producers
 
 if TYPE_CHECKING:
     from broker.metadata.image import TopicImage
@@ -200,26 +197,19 @@ def handle_commit_in_transaction(
     )
 
     def commit(done: Callable[[tuple[ErrorCode, Sequence[ErrorCode]]], None]) -> None:
-        try:
-            broker.transactions.check_partition(named, home)
-        except KafkaError as error:
-            done((error.code, ()))
-            return
-        groups.commit_in_transaction(asked, producer, lambda *told: done(told))
-
-    def add_and_commit(done: Callable[[tuple[ErrorCode, Sequence[ErrorCode]]], None]) -> None:
-        def added(error: ErrorCode) -> None:
+        def held(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:
-                commit(done)
+                groups.commit_in_transaction(asked, producer, lambda *told: done(told))
             else:
-                done((to_producers(error), ()))
+                done((error, ()))
 
-        if home.partition < 0:  # there is no topic for groups yet
-            done((ErrorCode.NOT_COORDINATOR, ()))
-            return
-        broker.transactions.coordinator.add_partitions(named, [home], added, RAISES_EPOCH)
+        adds = version >= ADDS_GROUP_FROM
+        if adds and home.partition < 0:  # there is no topic for groups yet
+            held(ErrorCode.NOT_COORDINATOR)
+        else:
+            broker.transactions.hold(named, home, adds, held)
 
-    return answered(broker.loop, add_and_commit if version >= ADDS_GROUP_FROM else commit, build)
+    return answered(broker.loop, commit, build)
 
 
 def _understood(code: ErrorCode, version: int) -> ErrorCode:

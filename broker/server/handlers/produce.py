@@ -11,8 +11,9 @@ advertised but refused by the dispatcher (KIP-896).
 
 A request with many batches is appended in several turns of the loop.
 
-A transactional batch is appended when the transaction coordinator knows that its partition was added,
-so that nobody can pin the last stable offset (KIP-890). Else 11+ is told TRANSACTION_ABORTABLE, older
+A transactional batch is appended when the transaction coordinator (perhaps on another broker, then all partitions
+of a request are asked for at once) knows that its partition was added, so that nobody can pin the last stable
+offset (KIP-890). Else 11+ is told TRANSACTION_ABORTABLE, older
 ones INVALID_TXN_STATE; a coordinator that is not ready is told as NOT_ENOUGH_REPLICAS, which every
 producer retries. From version 12 on batches add their partitions themselves (``transaction.version`` 2):
 all partitions of the request at once, before any batch is appended, and whether or not it can be. A
@@ -43,12 +44,13 @@ from broker.server.connection import Answer, CloseConnection, Connection, Respon
 from broker.server.tasks import Turn
 
 if TYPE_CHECKING:
-    from broker.model.ids import TopicId, TopicPartition
+    from broker.model.ids import TopicId
     from broker.protocol.request import RequestHeader
     from broker.records.header import BatchHeader
     from broker.replication.partition import Partition
     from broker.replication.replica_manager import AppendOutcome
     from broker.server.app import Broker
+    from broker.server.verification import Verification
     from broker.storage.append_info import AppendInfo
 
 #: index, error code, base offset, log append time, log start offset, record errors, message
@@ -102,8 +104,12 @@ def handle_decoded(
     frame: memoryview,
 ) -> Answer | None:
     operation = _ProduceOperation(broker, header, request)
-    if header.api_version >= ADDS_PARTITIONS_FROM and request.transactional_id is not None:
-        added = operation.add_partitions()
+    transactional_id = request.transactional_id
+    if transactional_id is not None and (
+        header.api_version >= ADDS_PARTITIONS_FROM
+        or broker.transactions.coordinator_elsewhere(transactional_id) is not None
+    ):
+        added = operation.add_partitions(transactional_id)
     else:
         added = None
     if not operation.append_all(0 if added is not None else BATCHES_AT_ONCE):
@@ -126,7 +132,8 @@ class _ProduceOperation:
     """One request on its way: results so far, appends in threads, partitions to be acknowledged."""
 
     __slots__ = ("_add_error", "_api_version", "_broker", "_correlation_id", "_left",
-                 "_may_write_internal", "_refusal", "request", "results", "slot", "unresolved", "waiting")  # fmt: skip
+                 "_may_write_internal", "_refusal", "_verification", "request", "results", "slot", "unresolved",
+                 "waiting")  # fmt: skip
 
     def __init__(self, broker: Broker, header: RequestHeader, request: ProduceRequest) -> None:
         self._broker = broker
@@ -139,6 +146,8 @@ class _ProduceOperation:
         self._refusal: ErrorCode | None = None
         #: Why partitions were not added to the transaction.
         self._add_error = ErrorCode.NONE
+        #: Where another broker coordinates the transaction: what it said.
+        self._verification: Verification | None = None
         #: What later turns append, the last first.
         self._left: list[Left] = []
         #: Appends whose records are still being walked.
@@ -146,10 +155,12 @@ class _ProduceOperation:
         #: Partition to (required high watermark, its list of results, position therein).
         self.waiting: dict[Partition, tuple[int, list[PartitionResult], int]] = {}
 
-    def add_partitions(self) -> asyncio.Future[None] | None:
-        """Add the partitions whose first batch of the transaction this is. None: that is done."""
+    def add_partitions(self, transactional_id: str) -> asyncio.Future[None] | None:
+        """Add the partitions whose first batch of the transaction this is, or, for classic clients,
+        ask the coordinator on another broker about them. None: that is done."""
         broker = self._broker
-        found: dict[ProducerOfTransaction, list[TopicPartition]] = {}
+        transactions = broker.transactions
+        found: dict[ProducerOfTransaction, list[Partition]] = {}
         for key, partitions in self.request.topics:
             for index, records in partitions:
                 self._find_new(key, index, records, found)
@@ -162,10 +173,22 @@ class _ProduceOperation:
         def told(error: ErrorCode) -> None:
             nonlocal is_told
             self._add_error, is_told = error, True
+            if verification is not None and adds:
+                verification.codes = dict.fromkeys(verification.partitions, error)
             if later and not later[0].done():
                 later[0].set_result(None)
 
-        broker.transactions.add_for_batches(producer, new, told)
+        adds = self._api_version >= ADDS_PARTITIONS_FROM
+        coordinator_id = transactions.coordinator_elsewhere(transactional_id)
+        verification: Verification | None = None
+        if coordinator_id is not None:
+            verification = self._verification = transactions.verifications.begin(producer, new)
+        if adds:
+            transactions.add_for_batches(producer, [each.topic_partition for each in new], told)
+        elif coordinator_id is not None and verification is not None:
+            transactions.verify_elsewhere(coordinator_id, verification, told)
+        else:
+            return None  # it has come here just now, and is asked by each batch
         if is_told:
             return None
         later.append(broker.loop.create_future())
@@ -176,7 +199,7 @@ class _ProduceOperation:
         key: str | TopicId,
         index: int,
         records: memoryview | None,
-        found: dict[ProducerOfTransaction, list[TopicPartition]],
+        found: dict[ProducerOfTransaction, list[Partition]],
     ) -> None:
         broker, transactional_id = self._broker, self.request.transactional_id
         assert transactional_id is not None
@@ -193,7 +216,7 @@ class _ProduceOperation:
             producer = ProducerOfTransaction(
                 transactional_id, header.producer_id, header.producer_epoch
             )
-            found.setdefault(producer, []).append(partition.topic_partition)
+            found.setdefault(producer, []).append(partition)
 
     def append_all(self, at_once: int) -> bool:
         """Gives whether that was all: of a large request there is a rest for ``append_rest``."""
@@ -215,6 +238,8 @@ class _ProduceOperation:
                     results.append(self._append(key, index, records, now_ms, results))
                 else:
                     results.append(_failed(index, refusal, None))
+        if self._verification is not None and not self._left and not self.unresolved:
+            self._end_verification()
         return not self._left
 
     def keep_rest(self, frame: memoryview) -> int:
@@ -248,6 +273,8 @@ class _ProduceOperation:
                     await turn.pass_on()
         finally:
             broker.receive_budget.release(charge)
+            if not self.unresolved:
+                self._end_verification()
         if not self.unresolved:
             self.await_acknowledgement()
 
@@ -302,10 +329,14 @@ class _ProduceOperation:
         if transactional_id is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         transactions, version = self._broker.transactions, self._api_version
-        if self._add_error is not ErrorCode.NONE and not transactions.has_begun(partition, header):
+        has_begun = transactions.has_begun(partition, header)
+        if self._add_error is not ErrorCode.NONE and not has_begun:
             raise KafkaError(_verdict(self._add_error, version))
         try:
-            transactions.check_batch(transactional_id, partition, header)
+            if self._verification is None:
+                transactions.check_batch(transactional_id, partition, header)
+            elif not has_begun:
+                self._verification.check(partition, header.producer_id, header.producer_epoch)
         except KafkaError as error:
             raise KafkaError(_verdict(error.code, version), error.message) from None
         if version >= ADDS_PARTITIONS_FROM and header.base_sequence != 0:
@@ -315,6 +346,10 @@ class _ProduceOperation:
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     f"Producer {header.producer_id} began with sequence {header.base_sequence}",
                 )
+
+    def _end_verification(self) -> None:
+        if self._verification is not None:
+            self._broker.transactions.verifications.end(self._verification)
 
     def _appended(
         self,
@@ -368,6 +403,8 @@ class _ProduceOperation:
         else:
             results[position] = self._appended(partition, outcome, results, position, index)
         self.unresolved -= 1
+        if self.unresolved == 0 and not self._left:
+            self._end_verification()
         if self.unresolved == 0 and self.slot is not None and not self._left:
             with self._broker.dispatcher.guard(self.slot):
                 self.await_acknowledgement()

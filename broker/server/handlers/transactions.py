@@ -227,7 +227,7 @@ async def handle_write_markers(broker: Broker, context: RequestContext, request:
             for index in topic.partition_indexes
         )
         partitions = list(dict.fromkeys(named))
-        told = await called_back(broker.transactions.markers.write, marker, partitions)
+        told = await called_back(broker.transactions.markers.write_all_here, marker, partitions)
         topics = [
             types.WritableTxnMarkerTopicResult(
                 name=topic,

@@ -1,0 +1,315 @@
+"""Transactions over three brokers: whoever coordinates, leads and keeps the group, and whoever of them dies."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.server.cluster.private_wire import PrivateKey, encode_request
+from tests.conformance.test_transactions_crash import (
+    by_aiokafka,
+    by_franz_go,
+    by_java,
+    by_librdkafka,
+)
+from tests.support import groups, processes, requests
+from tests.support.cluster import Cluster
+from tests.support.job import Job
+from tests.support.replicated import (
+    create_topic,
+    partitions_of,
+    produce_values,
+    wait_for_isr,
+)
+from tests.support.transactions import (
+    TRANSACTION_KEY,
+    TransactionalProducer,
+    committed_values,
+    wait_for_coordinator,
+    wait_for_state,
+)
+from tests.support.wire import Wire, WireError
+from tests.support.zookeeper import ZooKeeper
+
+TRANSACTION_ABORTABLE = 120
+SETTINGS = {"transaction.state.log.num.partitions": "6", "min.insync.replicas": "2"}
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def cluster(zookeeper: ZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Of tests that kill nobody."""
+    directory = tmp_path_factory.mktemp("cluster")
+    with Cluster(directory, zookeeper, "/transacting", properties=SETTINGS) as cluster:
+        yield cluster
+
+
+def coordinator(cluster: Cluster, key: str, key_type: int) -> int:
+    found: list[int] = []
+
+    def is_found() -> bool:
+        with Wire(cluster.running[0].address) as wire:
+            answer = wire.request("find_coordinator", 4, key_type=key_type, coordinator_keys=[key])
+        (told,) = answer.coordinators
+        found[:] = [told.node_id]
+        return told.error_code == 0 and is_running(cluster, told.node_id)
+
+    processes.wait_until(is_found, 60, f"the coordinator of {key}")
+    return found[0]
+
+
+def is_running(cluster: Cluster, number: int) -> bool:
+    return number in cluster.brokers and cluster.brokers[number].process is not None
+
+
+def leader(cluster: Cluster, topic: str, partition: int) -> int:
+    found: list[int] = []
+
+    def is_found() -> bool:
+        found[:] = [partitions_of(cluster, topic)[partition].leader_id]
+        return is_running(cluster, found[0])
+
+    processes.wait_until(is_found, 60, f"the leader of {topic}-{partition}")
+    return found[0]
+
+
+class Producer(TransactionalProducer):
+    """Of a cluster: every request goes to whom it concerns."""
+
+    def __init__(self, cluster: Cluster, transactional_id: str) -> None:
+        self.cluster = cluster
+        self.number = coordinator(cluster, transactional_id, TRANSACTION_KEY)
+        wire = self.dial(self.number)
+        wait_for_coordinator(wire, transactional_id)
+        super().__init__(wire, transactional_id)
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wire.close()
+
+    def move(self) -> None:
+        """To the broker that coordinates now."""
+        self.wire.close()
+        self.number = coordinator(self.cluster, self.transactional_id, TRANSACTION_KEY)
+        self.wire = self.dial(self.number)
+        wait_for_coordinator(self.wire, self.transactional_id)
+
+    def dial(self, number: int) -> Wire:
+        return Wire(self.cluster.brokers[number].address, timeout=60)
+
+    def produce_to(self, topic: str, value: bytes, partition: int, version: int) -> int:
+        own, self.wire = self.wire, self.dial(leader(self.cluster, topic, partition))
+        try:
+            with self.wire:
+                return self.produce(topic, [value], partition=partition, version=version)
+        finally:
+            self.wire = own
+
+    def commit_to(self, group: str, topic: str, offset: int, version: int) -> int:
+        number = coordinator(self.cluster, group, 0)
+        own, self.wire = self.wire, self.dial(number)
+        try:
+            with self.wire:
+                groups.wait_for_coordinator(self.wire, group)
+                return self.commit_offset(group, topic, offset, version=version)
+        finally:
+            self.wire = own
+
+
+def values(cluster: Cluster, topic: str, partition: int) -> list[bytes | None]:
+    """Of a leader that was just elected too: it tells offsets when it holds its lease."""
+    with Wire(cluster.brokers[leader(cluster, topic, partition)].address, timeout=60) as wire:
+
+        def is_settled() -> bool:
+            found = requests.list_offset(wire, topic, requests.LATEST, partition=partition)
+            return bool(found.error_code == 0)
+
+        processes.wait_until(is_settled, 60, f"the leader of {topic}-{partition} is settled")
+        return committed_values(wire, topic, partition=partition)
+
+
+def offset(cluster: Cluster, group: str, topic: str) -> int:
+    with Wire(cluster.brokers[coordinator(cluster, group, 0)].address, timeout=60) as wire:
+        groups.wait_for_coordinator(wire, group)
+        found: int = groups.committed_offset(wire, group, topic)
+        return found
+
+
+def elsewhere(cluster: Cluster, key_type: int, number: int) -> str:
+    """A key that another broker than that one coordinates."""
+    while True:
+        key = requests.new_topic_name()
+        if coordinator(cluster, key, key_type) != number:
+            return key
+
+
+def run_one(producer: Producer, topic: str, group: str, is_raising: bool, is_commit: bool) -> None:
+    """A value on each partition, and an offset."""
+    if not is_raising:
+        producer.add(topic, 0, 1, 2)
+    for partition in range(3):
+        code = producer.produce_to(topic, b"v", partition, 12 if is_raising else 11)
+        assert code == 0, (partition, code)
+    if not is_raising:
+        assert producer.add_offsets(group) == 0
+    assert producer.commit_to(group, topic, 7 if is_commit else 9, 5 if is_raising else 3) == 0
+    if is_raising:
+        producer.end_and_raise(is_commit)
+    else:
+        producer.end(is_commit)
+    outcome = "CompleteCommit" if is_commit else "CompleteAbort"
+    wait_for_state(producer.wire, producer.transactional_id, outcome)
+
+
+@pytest.mark.parametrize("is_raising", [False, True], ids=["classic", "raising"])
+def test_a_transaction_on_all_brokers(cluster: Cluster, is_raising: bool) -> None:
+    topic = create_topic(cluster, 3)
+    assert {leader(cluster, topic, each) for each in range(3)} == {1, 2, 3}
+    with Producer(cluster, requests.new_topic_name()) as producer:
+        group = elsewhere(cluster, 0, producer.number)
+        producer.init(version=5 if is_raising else 4)
+        run_one(producer, topic, group, is_raising, True)
+        run_one(producer, topic, group, is_raising, False)
+    assert [values(cluster, topic, each) for each in range(3)] == [[b"v"]] * 3
+    assert offset(cluster, group, topic) == 7
+
+
+def test_what_was_not_added_is_refused_by_whoever_leads(cluster: Cluster) -> None:
+    topic = create_topic(cluster, 3)
+    with Producer(cluster, requests.new_topic_name()) as producer:
+        group = elsewhere(cluster, 0, producer.number)
+        producer.init()
+        codes = [producer.produce_to(topic, b"v", each, 11) for each in range(3)]
+        assert codes == [TRANSACTION_ABORTABLE] * 3
+        assert producer.commit_to(group, topic, 7, 4) == TRANSACTION_ABORTABLE
+        producer.add(topic, 0, 1, 2)
+        producer.end(False)
+        wait_for_state(producer.wire, producer.transactional_id, "CompleteAbort")
+        codes = [producer.produce_to(topic, b"v", each, 11) for each in range(3)]
+        assert codes == [TRANSACTION_ABORTABLE] * 3
+    assert [values(cluster, topic, each) for each in range(3)] == [[]] * 3
+
+
+def test_a_stranger_writes_no_markers(cluster: Cluster) -> None:
+    body = {"sender": [1, 1, 1], "markers": []}
+    with Wire(cluster.brokers[1].address) as wire:
+        wire.send_bytes(encode_request(PrivateKey.WRITE_MARKERS, 1, body))
+        assert wire.is_closed_by_peer()
+
+
+def test_the_coordinator_dies_while_transactions_end(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+    """Each is there on all partitions or on none, and those that were answered are; the heir goes on."""
+    with Cluster(tmp_path, zookeeper, "/dying", properties=SETTINGS) as cluster:
+        topic = create_topic(cluster, 3)
+        answered: list[bytes] = []
+        with Producer(cluster, requests.new_topic_name()) as producer:
+            for round_ in range(3):
+                producer.init()
+                for number in range(12):
+                    value = b"%d-%d" % (round_, number)
+                    producer.add(topic, 0, 1, 2)
+                    for partition in range(3):
+                        assert producer.produce_to(topic, value, partition, 11) == 0
+                    if number == 11:
+                        break
+                    producer.end(True)
+                    answered.append(value)
+                killed = cluster.brokers[producer.number]
+                killer = threading.Timer(0.002 * round_, killed.kill9)
+                killer.start()
+                with contextlib.suppress(WireError, OSError):
+                    producer.end(True)
+                    answered.append(value)
+                killer.join()
+                producer.move()
+                wait_until_settled(producer)
+                found = [values(cluster, topic, each) for each in range(3)]
+                assert found == [found[0]] * 3
+                assert set(answered) <= set(found[0])
+                assert len(found[0]) == len(set(found[0]))
+                killed.start()
+                for name in (topic, "__transaction_state"):
+                    wait_for_isr(cluster, name, set(cluster.brokers))
+
+
+def wait_until_settled(producer: Producer) -> None:
+    """Whether it was prepared or is open still: another init ends it, and waits for markers."""
+    heir = TransactionalProducer(producer.wire, producer.transactional_id)
+    heir.init()
+
+
+# --- copy jobs --------------------------------------------------------------------------------
+
+PARTITIONS = 2
+#: Of brokers, and of the job itself, in each test.
+KILLS = int(os.environ.get("ODRADEK_KILLS", "8"))
+COUNT = 125 * KILLS
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900 + 60 * KILLS)
+@pytest.mark.parametrize("program", [by_librdkafka, by_aiokafka, by_java, by_franz_go])
+def test_a_copy_job_is_killed_and_so_are_brokers(
+    zookeeper: ZooKeeper, tmp_path: Path, program: Callable[[], list[str]]
+) -> None:
+    dice = random.Random(program.__name__)
+    inputs = [[f"{p}-{n}" for n in range(COUNT)] for p in range(PARTITIONS)]
+    chroot = f"/copying-{program.__name__}"
+    with Cluster(tmp_path / "cluster", zookeeper, chroot, properties=SETTINGS) as cluster:
+        source, target = (create_topic(cluster, PARTITIONS) for _ in range(2))
+        for partition, chosen in enumerate(inputs):
+            produce_values(cluster, source, chosen, partition=partition)
+        command = [*program(), cluster.bootstrap, "copier", "copy", source, target]
+        with Job(command, tmp_path / "job.txt") as job:
+            for _ in range(KILLS):
+                goal = job.line_count + dice.randrange(1, 8)
+
+                def is_further(goal: int = goal) -> bool:
+                    job.keep_alive()
+                    return job.line_count >= goal or is_done(cluster, source)
+
+                processes.wait_until(is_further, 180, "transactions")
+                if dice.random() < 0.3:
+                    job.kill()
+                    job.start()
+                else:
+                    broker = cluster.brokers[dice.choice(sorted(cluster.brokers))]
+                    broker.kill9()
+                    broker.start()
+
+            def is_over() -> bool:
+                job.keep_alive()
+                return is_done(cluster, source)
+
+            processes.wait_until(is_over, 300, "the end")
+        for name in (source, target):
+            wait_for_isr(cluster, name, set(cluster.brokers))
+        expected = [[f"copy of {value}".encode() for value in chosen] for chosen in inputs]
+        assert [values(cluster, target, each) for each in range(PARTITIONS)] == expected
+
+
+def is_done(cluster: Cluster, source: str) -> bool:
+    """Perhaps not, where nobody can be asked."""
+    try:
+        number = coordinator(cluster, "copier", 0)
+        with Wire(cluster.brokers[number].address, timeout=60) as wire:
+            found = [
+                groups.committed_offset(wire, "copier", source, partition=each)
+                for each in range(PARTITIONS)
+            ]
+    except (WireError, OSError, AssertionError):
+        return False
+    return found == [COUNT] * PARTITIONS
