@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from broker.server.cluster.private_wire import PrivateKey, encode_request
-from tests.conformance.test_transactions_crash import (
-    by_aiokafka,
-    by_franz_go,
-    by_java,
-    by_librdkafka,
-)
 from tests.support import groups, processes, requests
 from tests.support.cluster import Cluster
-from tests.support.job import Job
 from tests.support.replicated import (
     create_topic,
     partitions_of,
-    produce_values,
     wait_for_isr,
 )
 from tests.support.transactions import (
@@ -249,67 +239,3 @@ def wait_until_settled(producer: Producer) -> None:
     """Whether it was prepared or is open still: another init ends it, and waits for markers."""
     heir = TransactionalProducer(producer.wire, producer.transactional_id)
     heir.init()
-
-
-# --- copy jobs --------------------------------------------------------------------------------
-
-PARTITIONS = 2
-#: Of brokers, and of the job itself, in each test.
-KILLS = int(os.environ.get("ODRADEK_KILLS", "8"))
-COUNT = 125 * KILLS
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900 + 60 * KILLS)
-@pytest.mark.parametrize("program", [by_librdkafka, by_aiokafka, by_java, by_franz_go])
-def test_a_copy_job_is_killed_and_so_are_brokers(
-    zookeeper: ZooKeeper, tmp_path: Path, program: Callable[[], list[str]]
-) -> None:
-    dice = random.Random(program.__name__)
-    inputs = [[f"{p}-{n}" for n in range(COUNT)] for p in range(PARTITIONS)]
-    chroot = f"/copying-{program.__name__}"
-    with Cluster(tmp_path / "cluster", zookeeper, chroot, properties=SETTINGS) as cluster:
-        source, target = (create_topic(cluster, PARTITIONS) for _ in range(2))
-        for partition, chosen in enumerate(inputs):
-            produce_values(cluster, source, chosen, partition=partition)
-        command = [*program(), cluster.bootstrap, "copier", "copy", source, target]
-        with Job(command, tmp_path / "job.txt") as job:
-            for _ in range(KILLS):
-                goal = job.line_count + dice.randrange(1, 8)
-
-                def is_further(goal: int = goal) -> bool:
-                    job.keep_alive()
-                    return job.line_count >= goal or is_done(cluster, source)
-
-                processes.wait_until(is_further, 180, "transactions")
-                if dice.random() < 0.3:
-                    job.kill()
-                    job.start()
-                else:
-                    broker = cluster.brokers[dice.choice(sorted(cluster.brokers))]
-                    broker.kill9()
-                    broker.start()
-
-            def is_over() -> bool:
-                job.keep_alive()
-                return is_done(cluster, source)
-
-            processes.wait_until(is_over, 300, "the end")
-        for name in (source, target):
-            wait_for_isr(cluster, name, set(cluster.brokers))
-        expected = [[f"copy of {value}".encode() for value in chosen] for chosen in inputs]
-        assert [values(cluster, target, each) for each in range(PARTITIONS)] == expected
-
-
-def is_done(cluster: Cluster, source: str) -> bool:
-    """Perhaps not, where nobody can be asked."""
-    try:
-        number = coordinator(cluster, "copier", 0)
-        with Wire(cluster.brokers[number].address, timeout=60) as wire:
-            found = [
-                groups.committed_offset(wire, "copier", source, partition=each)
-                for each in range(PARTITIONS)
-            ]
-    except (WireError, OSError, AssertionError):
-        return False
-    return found == [COUNT] * PARTITIONS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 from collections.abc import Callable
@@ -24,9 +23,6 @@ from tests.support.transactions import (
 from tests.support.wire import Wire, WireError
 
 PARTITIONS = 2
-#: In each test of a copy job, of the job or the broker; what there is to copy is enough for that.
-KILLS = int(os.environ.get("ODRADEK_KILLS", "12"))
-COUNT = 125 * KILLS
 TRANSACTION_COORDINATOR_FENCED = 52
 JAVA_COPY_JOB = apache.POM.with_name("CopyJob.java")
 broker = broker_with_small_internal_topics()
@@ -58,14 +54,14 @@ def by_franz_go() -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600 + 25 * KILLS)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("program", [by_librdkafka, by_aiokafka, by_java, by_franz_go])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_copy_job_is_killed_and_so_is_the_broker(
     broker: OdradekBroker, tmp_path: Path, program: Callable[[], list[str]], seed: int
 ) -> None:
     dice = random.Random(seed)
-    inputs = [[b"%d-%d" % (p, n) for n in range(COUNT)] for p in range(PARTITIONS)]
+    inputs = [[b"%d-%d" % (p, n) for n in range(1500)] for p in range(PARTITIONS)]
     with Wire(broker.address) as wire:
         for name in ("source", "target"):
             requests.create_topic(wire, name, partitions=PARTITIONS)
@@ -78,7 +74,7 @@ def test_a_copy_job_is_killed_and_so_is_the_broker(
     job = Job(command, tmp_path / "job.txt")
     job.start()
     try:
-        for _ in range(KILLS):
+        for _ in range(12):
             goal = job.line_count + dice.randrange(1, 8)
 
             def is_further(goal: int = goal) -> bool:
