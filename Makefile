@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: install bytecode compile wheel release run check fix test-install test test-compiled sim conformance bench docs clean
+.PHONY: install bytecode compile wheel binary release run check fix test-install test test-compiled sim conformance bench docs clean
 
 install: $(STAMP)
 
@@ -43,10 +43,14 @@ wheel: bytecode
 	@rm -rf build
 	@ls dist/odradek-*.whl
 
-# What a release hands out, anew: the wheel, checksums, and what is in it (SBOM).
+# dist/odradek: one file that needs nothing but a C library as new as this machine's (packaging/binary).
+binary: $(DEV_STAMP) wheel
+	$(BIN)/python packaging/binary/build.py --wheel "$$(ls -t dist/odradek-*.whl | head -1)" --output dist/odradek
+
+# What a release hands out, anew: wheel, executable, checksums, and what is in it (SBOM).
 release:
 	rm -rf dist
-	$(MAKE) wheel
+	$(MAKE) binary
 	$(BIN)/python packaging/release.py dist
 
 run: bytecode

@@ -1,0 +1,304 @@
+"""Builds dist/odradek, the single executable: stub.c, and a tree with an interpreter and all packages.
+
+    python packaging/binary/build.py --wheel dist/odradek-*.whl --output dist/odradek
+
+Needs a C compiler, zstd's static library (Debian: libzstd-dev) and a Python with its shared library, whose standard
+library and interpreter go into it. The machine it runs on later needs a C library at least as new as this one's,
+and nothing else. Packages come by the lock file's hashes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import zstandard
+
+HERE = Path(__file__).resolve().parent
+CLONE = HERE.parents[1]
+MAGIC = b"ODRADEK1"
+HASH_LENGTH = 32
+PT_DYNAMIC, DT_RPATH, DT_RUNPATH = 2, 15, 29
+#: In the range of operating systems; nobody gives it a meaning, and loaders pass it over.
+IGNORED_TAG = 0x6000_0FFF
+PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+#: Of the standard library: what no program of ours needs, by name at any depth.
+LEFT_OUT = {
+    *(
+        "__pycache__",
+        "test",
+        "tests",
+        "idlelib",
+        "tkinter",
+        "turtledemo",
+        "lib2to3",
+        "ensurepip",
+        "venv",
+    ),
+    *("pydoc_data", "site-packages", "dist-packages", "turtle.py", "distutils"),
+}
+LEFT_OUT_OF_PACKAGES = (
+    "__pycache__",
+    "tests",
+    "twisted/**/test",
+    "autobahn/**/test",
+    "*.pyi",
+    "*.dist-info/RECORD",
+    "*.pyx",
+)
+LEFT_OUT_MODULES = (
+    "_tkinter",
+    "_test",
+    "_gdbm",
+    "_dbm",
+    "_curses",
+    "readline",
+    "nis",
+    "ossaudiodev",
+    "xx",
+    "_ctypes_test",
+)
+#: In the lock file for the sake of building alone (requirements-build.in).
+OF_THE_BUILD = ("mypy", "setuptools", "ast_serialize", "pathspec")
+#: Parts of the C library, which are the machine's own.
+OF_THE_SYSTEM = (
+    "ld-linux",
+    "libc.",
+    "libm.",
+    "libdl.",
+    "libpthread.",
+    "librt.",
+    "libutil.",
+    "libresolv.",
+    "linux-vdso",
+)
+
+
+def run(*command: str | Path) -> str:
+    words = [str(each) for each in command]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)  # noqa: S603
+    if done.returncode:
+        raise SystemExit(f"{' '.join(words)}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def copy_interpreter(root: Path) -> None:
+    """The standard library, a small program around the interpreter's library, and what these need."""
+    library = root / "lib" / PYTHON
+    source = Path(sysconfig.get_path("stdlib"))
+    shutil.copytree(source, library, symlinks=False, ignore=_ignored)
+    modules = Path(sysconfig.get_config_var("DESTSHARED"))
+    if not modules.is_relative_to(source):
+        shutil.copytree(modules, library / "lib-dynload", ignore=_ignored)
+    shared = sysconfig.get_config_var("INSTSONAME")
+    if not sysconfig.get_config_var("Py_ENABLE_SHARED") or not shared:
+        raise SystemExit(
+            "this Python has no shared library (configure --enable-shared; Debian: python3-dev)"
+        )
+    places = [Path(sysconfig.get_config_var(name) or "/") for name in ("LIBDIR", "LIBPL")]
+    places.append(Path(sys.base_prefix) / "lib")
+    found = next((place / shared for place in places if (place / shared).exists()), None)
+    if found is None:
+        raise SystemExit(f"{shared} is not where this Python says")
+    shutil.copy(found, root / "lib" / shared)
+    (root / "bin").mkdir()
+    program = root / "bin" / PYTHON
+    run(
+        *("cc", "-O2", "-o", program, HERE / "python.c", f"-I{sysconfig.get_path('include')}"),
+        *(root / "lib" / shared, "-Wl,-rpath,$ORIGIN/../lib", "-Wl,--disable-new-dtags"),
+    )
+    for name in ("python3", "python"):
+        (root / "bin" / name).symlink_to(PYTHON)
+    # Debian's interpreters look elsewhere for packages.
+    (library / "sitecustomize.py").write_text(
+        "import os\nimport site\nimport sys\n\n"
+        "_packages = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'site-packages')\n"
+        "if _packages not in sys.path:\n    site.addsitedir(_packages)\n"
+    )
+    for path in [root / "lib" / shared, *library.rglob("*.so")]:
+        path.chmod(0o755)
+        run("strip", "--strip-unneeded", path)
+
+
+def _ignored(directory: str, names: list[str]) -> set[str]:
+    return {
+        name
+        for name in names
+        if name in LEFT_OUT
+        or name.startswith("config-")
+        or name.endswith(".a")
+        or ("lib-dynload" in directory and name.startswith(LEFT_OUT_MODULES))
+    }
+
+
+def install_packages(root: Path, wheel: Path) -> None:
+    packages = root / "lib" / PYTHON / "site-packages"
+    pip = (
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-compile",
+    )
+    run(*pip, "--target", packages, "--require-hashes", "-r", CLONE / "requirements.lock")
+    run(*pip, "--target", packages, "--no-deps", "--no-index", wheel)
+    # `odradek spark prepare` fetches with it.
+    import pip as installer
+
+    shutil.copytree(Path(installer.__file__).parent, packages / "pip", ignore=_ignored)
+    for name in OF_THE_BUILD:
+        _remove_package(packages, name)
+    shutil.rmtree(packages / "bin", ignore_errors=True)
+    for pattern in LEFT_OUT_OF_PACKAGES:
+        for path in list(packages.rglob(pattern)):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _remove_package(packages: Path, name: str) -> None:
+    """What its list of files names."""
+    for listed in packages.glob(f"{name}-*.dist-info/RECORD"):
+        for line in listed.read_text().splitlines():
+            (packages / line.split(",")[0]).unlink(missing_ok=True)
+        shutil.rmtree(listed.parent)
+
+
+def copy_libraries(root: Path) -> None:
+    """What the interpreter and its modules are linked to; the packages bring theirs along."""
+    targets = [root / "bin" / PYTHON, *(root / "lib" / PYTHON).rglob("*.so")]
+    for target in targets:
+        for line in run("ldd", target).splitlines():
+            name, arrow, place = line.strip().partition(" => ")
+            path = place.split(" (")[0]
+            if not arrow or name.startswith(OF_THE_SYSTEM) or not path.startswith("/"):
+                continue
+            if not Path(path).resolve().is_relative_to(root) and not (root / "lib" / name).exists():
+                shutil.copy(Path(path).resolve(), root / "lib" / name)
+
+
+def forget_search_paths(root: Path) -> None:
+    """Modules of the standard library may name directories of this machine (DT_RUNPATH), and then the
+    interpreter's own path (DT_RPATH, inherited) is not looked at for what they need."""
+    modules = [*(root / "lib").glob("*.so*"), *(root / "lib" / PYTHON / "lib-dynload").glob("*.so")]
+    for path in modules:
+        data = bytearray(path.read_bytes())
+        for position in _search_paths(data):
+            struct.pack_into("<q", data, position, IGNORED_TAG)
+        path.write_bytes(data)
+
+
+def _search_paths(data: bytearray) -> Iterator[int]:
+    """Where the entries DT_RPATH and DT_RUNPATH stand in an ELF file (64 bits, little endian)."""
+    if bytes(data[:6]) != b"\x7fELF\x02\x01":
+        return
+    (table,) = struct.unpack_from("<Q", data, 0x20)
+    entry_size, count = struct.unpack_from("<HH", data, 0x36)
+    for header in range(table, table + count * entry_size, entry_size):
+        kind, _, offset = struct.unpack_from("<IIQ", data, header)
+        (size,) = struct.unpack_from("<Q", data, header + 32)
+        if kind == PT_DYNAMIC:
+            for entry in range(offset, offset + size, 16):
+                if struct.unpack_from("<q", data, entry)[0] in (DT_RPATH, DT_RUNPATH):
+                    yield entry
+
+
+def compile_sources(root: Path) -> None:
+    """Bytecode that is not compared with its sources' times, which an unpacking does not keep."""
+    run(
+        *(
+            sys.executable,
+            "-m",
+            "compileall",
+            "-q",
+            "-j",
+            "0",
+            "--invalidation-mode",
+            "unchecked-hash",
+        ),
+        *("-s", root, "-p", "odradek", root / "lib" / PYTHON),
+    )
+
+
+def entries(root: Path) -> Iterator[bytes]:
+    """The archive, piece by piece, the same for the same tree."""
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root)).encode()
+        if path.is_symlink():
+            target = os.readlink(path).encode()
+            yield _head(b"l", 0, name, len(target)) + target
+        elif path.is_dir():
+            yield _head(b"d", 0o755, name, 0)
+        else:
+            content = path.read_bytes()
+            mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
+            yield _head(b"f", mode, name, len(content))
+            yield content
+    yield _head(b"e", 0, b"", 0)
+
+
+def _head(kind: bytes, mode: int, name: bytes, size: int) -> bytes:
+    return kind + struct.pack("<IIQ", mode, len(name), size) + name
+
+
+def pack(root: Path, stub: Path, output: Path, level: int) -> None:
+    compressor = zstandard.ZstdCompressor(
+        compression_params=zstandard.ZstdCompressionParameters.from_level(
+            level, write_checksum=True, threads=-1, enable_ldm=True, window_log=26
+        )
+    )
+    aside = output.with_suffix(".new")
+    digest = hashlib.sha256()
+    with aside.open("wb") as file:
+        file.write(stub.read_bytes())
+        offset = file.tell()
+        with compressor.stream_writer(file, closefd=False) as packed:
+            for piece in entries(root):
+                digest.update(piece)
+                packed.write(piece)
+        size = file.tell() - offset
+        name = digest.hexdigest()[:HASH_LENGTH].encode()
+        file.write(struct.pack("<QQ", offset, size) + name + MAGIC)
+    aside.chmod(0o755)
+    aside.replace(output)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--wheel", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--work", type=Path, default=CLONE / "build" / "binary")
+    parser.add_argument("--level", type=int, default=15)
+    options = parser.parse_args()
+    work = options.work.resolve()
+    shutil.rmtree(work, ignore_errors=True)
+    root = work / "root"
+    root.mkdir(parents=True)
+    copy_interpreter(root)
+    install_packages(root, options.wheel.resolve())
+    copy_libraries(root)
+    forget_search_paths(root)
+    compile_sources(root)
+    stub = work / "stub"
+    run("cc", "-O2", "-Wall", "-static", "-s", "-o", stub, HERE / "stub.c", "-lzstd")
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    pack(root, stub, options.output.resolve(), options.level)
+    unpacked = sum(path.lstat().st_size for path in root.rglob("*") if path.is_file())
+    size = options.output.stat().st_size
+    sys.stdout.write(f"{options.output}: {size / 1e6:.1f} MB, unpacked {unpacked / 1e6:.0f} MB\n")
+    shutil.rmtree(work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,368 @@
+/* The start-up stub of the single executable: this program, then an archive (zstd), then a trailer.
+ *
+ * What the archive holds lies unpacked in a cache, in a directory with the archive's hash for a name. If it is
+ * not there yet it is unpacked aside, under a lock, checked (zstd's checksum, every length), synced and renamed: a
+ * directory with that name is whole, whatever was killed. Then the interpreter in it takes this process over.
+ * A running one holds a shared lock of its directory, which the interpreter inherits; directories of other
+ * versions that nobody holds are removed after an unpacking. A start that finds its directory unpacks nothing.
+ *
+ * The archive: entries of type (d, f, l, e), mode (octal, 4), length of the name (4, little endian), length of
+ * the content (8), name, content. 'l' is a link, its content the target; 'e' the end. Built by build.py.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#define HASH_LENGTH 32
+#define NAME_MAX_LENGTH 1024
+static const char MAGIC[8] = "ODRADEK1";
+
+struct trailer {
+    uint64_t offset, size;
+    char hash[HASH_LENGTH];
+    char magic[8];
+};
+
+static void die(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("odradek: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    exit(1);
+}
+
+static void join(char *into, const char *first, const char *second)
+{
+    if (snprintf(into, PATH_MAX, "%s/%s", first, second) >= PATH_MAX)
+        die("a path below %s is too long", first);
+}
+
+/* -- what is in the archive ------------------------------------------------------------------------ */
+
+struct source {
+    int file;
+    uint64_t left;
+    ZSTD_DCtx *context;
+    ZSTD_inBuffer in;
+    unsigned char *buffer;
+    size_t frame_left;
+};
+
+static const size_t READ_SIZE = 1 << 20;
+
+/* Fill `into`; ends the program where the archive ends too early or is damaged. */
+static void take(struct source *source, void *into, size_t size)
+{
+    ZSTD_outBuffer out = {into, size, 0};
+    while (out.pos < size) {
+        if (source->in.pos == source->in.size && source->left) {
+            size_t wanted = source->left < READ_SIZE ? source->left : READ_SIZE;
+            ssize_t count = read(source->file, source->buffer, wanted);
+            if (count <= 0)
+                die("this file cannot be read to its end: %s", count ? strerror(errno) : "it was cut");
+            source->left -= count;
+            source->in = (ZSTD_inBuffer){source->buffer, count, 0};
+        }
+        size_t before = out.pos, fed = source->in.pos;
+        source->frame_left = ZSTD_decompressStream(source->context, &out, &source->in);
+        if (ZSTD_isError(source->frame_left))
+            die("this file is damaged: %s", ZSTD_getErrorName(source->frame_left));
+        if (out.pos == before && source->in.pos == fed && !source->left)
+            die("this file is damaged: its archive ends too early");
+    }
+}
+
+/* The checksum lies behind the last byte: only then is it known that all of them were right. */
+static void take_end(struct source *source)
+{
+    char none;
+    while (source->frame_left) {
+        ZSTD_outBuffer out = {&none, 0, 0};
+        if (source->in.pos == source->in.size) {
+            ssize_t count = source->left ? read(source->file, source->buffer, source->left < READ_SIZE ? source->left : READ_SIZE) : 0;
+            if (count <= 0)
+                die("this file is damaged: its archive has no end");
+            source->left -= count;
+            source->in = (ZSTD_inBuffer){source->buffer, count, 0};
+        }
+        source->frame_left = ZSTD_decompressStream(source->context, &out, &source->in);
+        if (ZSTD_isError(source->frame_left))
+            die("this file is damaged: %s", ZSTD_getErrorName(source->frame_left));
+    }
+}
+
+static uint64_t number(const unsigned char *bytes, int count)
+{
+    uint64_t value = 0;
+    while (count--)
+        value = value << 8 | bytes[count];
+    return value;
+}
+
+static void no_room(const char *path)
+{
+    die("cannot write %s: %s\n  ODRADEK_CACHE=DIR names another place; it needs 400 MB.", path, strerror(errno));
+}
+
+static void write_file(struct source *source, const char *path, mode_t mode, uint64_t size)
+{
+    static unsigned char buffer[1 << 18];
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (file < 0)
+        no_room(path);
+    while (size) {
+        size_t part = size < sizeof buffer ? size : sizeof buffer, done = 0;
+        take(source, buffer, part);
+        while (done < part) {
+            ssize_t count = write(file, buffer + done, part - done);
+            if (count < 0 && errno != EINTR)
+                no_room(path);
+            if (count > 0)
+                done += count;
+        }
+        size -= part;
+    }
+    if (close(file))
+        no_room(path);
+}
+
+static void unpack(int program, const struct trailer *trailer, const char *root)
+{
+    struct source source = {program, trailer->size, ZSTD_createDCtx(), {0}, malloc(READ_SIZE), 1};
+    if (!source.context || !source.buffer)
+        die("no memory");
+    if (lseek(program, trailer->offset, SEEK_SET) < 0)
+        die("this file cannot be read: %s", strerror(errno));
+    for (;;) {
+        unsigned char head[17];
+        char name[NAME_MAX_LENGTH + 1], path[PATH_MAX], target[NAME_MAX_LENGTH + 1];
+        take(&source, head, sizeof head);
+        mode_t mode = number(head + 1, 4);
+        uint64_t length = number(head + 5, 4), size = number(head + 9, 8);
+        if (length > NAME_MAX_LENGTH)
+            die("this file is damaged: a name of %llu bytes", (unsigned long long)length);
+        take(&source, name, length);
+        name[length] = 0;
+        if (head[0] == 'e')
+            break;
+        join(path, root, name);
+        if (head[0] == 'd') {
+            if (mkdir(path, mode))
+                no_room(path);
+        } else if (head[0] == 'l' && size <= NAME_MAX_LENGTH) {
+            take(&source, target, size);
+            target[size] = 0;
+            if (symlink(target, path))
+                no_room(path);
+        } else if (head[0] == 'f') {
+            write_file(&source, path, mode, size);
+        } else {
+            die("this file is damaged: an entry of kind %d", head[0]);
+        }
+    }
+    take_end(&source);
+    ZSTD_freeDCtx(source.context);
+    free(source.buffer);
+}
+
+/* -- the cache ------------------------------------------------------------------------------------- */
+
+static void remove_tree(const char *path)
+{
+    struct stat found;
+    if (lstat(path, &found))
+        return;
+    if (S_ISDIR(found.st_mode)) {
+        DIR *directory = opendir(path);
+        struct dirent *entry;
+        while (directory && (entry = readdir(directory)))
+            if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) {
+                char below[PATH_MAX];
+                join(below, path, entry->d_name);
+                remove_tree(below);
+            }
+        if (directory)
+            closedir(directory);
+        rmdir(path);
+    } else {
+        unlink(path);
+    }
+}
+
+/* Our own, and nobody else may write there: what lies in it is going to be run. */
+static int is_ours(const char *path)
+{
+    struct stat found;
+    return !lstat(path, &found) && S_ISDIR(found.st_mode) && found.st_uid == geteuid() &&
+           !(found.st_mode & (S_IWGRP | S_IWOTH));
+}
+
+static int make_cache(const char *path)
+{
+    char part[PATH_MAX];
+    if (path[0] != '/' || snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
+        return 0;
+    for (char *at = part + 1; *at; at++)
+        if (*at == '/') {
+            *at = 0;
+            mkdir(part, 0755);
+            *at = '/';
+        }
+    return (!mkdir(part, 0700) || errno == EEXIST) && is_ours(part) && !access(part, W_OK | X_OK);
+}
+
+static void find_cache(char *cache)
+{
+    const char *given = getenv("ODRADEK_CACHE"), *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (given && *given) {
+        if (snprintf(cache, PATH_MAX, "%s", given) >= PATH_MAX || !make_cache(cache))
+            die("ODRADEK_CACHE=%s is no directory that is ours alone to write to (an absolute path)", given);
+        return;
+    }
+    if (base && *base == '/') {
+        join(cache, base, "odradek");
+        if (make_cache(cache))
+            return;
+    }
+    if (home && *home == '/' && home[1]) {
+        join(cache, home, ".cache/odradek");
+        if (make_cache(cache))
+            return;
+    }
+    snprintf(cache, PATH_MAX, "/var/tmp/odradek-%u", (unsigned)geteuid());
+    if (!make_cache(cache))
+        die("there is no place for what this file carries\n  ODRADEK_CACHE=DIR names one; it needs 400 MB.");
+}
+
+static int open_lock(const char *directory, const char *name, int flags)
+{
+    char path[PATH_MAX];
+    join(path, directory, name);
+    return open(path, O_RDWR | flags, 0600);
+}
+
+/* Hold the unpacked tree, so that nobody removes it; 0 if it is not there (any more). */
+static int hold(const char *root)
+{
+    struct stat held, there;
+    char path[PATH_MAX];
+    int lock = open_lock(root, ".lock", 0); /* inherited by the interpreter, on purpose */
+    if (lock < 0)
+        return 0;
+    if (flock(lock, LOCK_SH)) {
+        close(lock);
+        return 0;
+    }
+    join(path, root, ".lock");
+    if (fstat(lock, &held) || stat(path, &there) || held.st_ino != there.st_ino) {
+        close(lock);
+        return 0;
+    }
+    return 1;
+}
+
+static void remove_others(const char *cache, const char *own)
+{
+    DIR *directory = opendir(cache);
+    struct dirent *entry;
+    while (directory && (entry = readdir(directory))) {
+        const char *name = entry->d_name;
+        char path[PATH_MAX], gone[PATH_MAX];
+        if (name[0] == '.' || !strcmp(name, own) || strlen(name) != HASH_LENGTH)
+            continue;
+        join(path, cache, name);
+        int lock = open_lock(path, ".lock", O_CLOEXEC);
+        if (lock >= 0 && !flock(lock, LOCK_EX | LOCK_NB)) {
+            join(gone, cache, ".removed");
+            remove_tree(gone);
+            if (!rename(path, gone))
+                remove_tree(gone);
+        }
+        if (lock >= 0)
+            close(lock);
+    }
+    if (directory)
+        closedir(directory);
+}
+
+static void prepare(int program, const struct trailer *trailer, const char *cache, const char *hash, const char *root)
+{
+    char aside[PATH_MAX];
+    int lock = open_lock(cache, ".lock", O_CREAT | O_CLOEXEC);
+    if (lock < 0 || flock(lock, LOCK_EX))
+        no_room(cache);
+    if (hold(root)) { /* another start was faster */
+        close(lock);
+        return;
+    }
+    join(aside, cache, ".unpacking");
+    remove_tree(aside);
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "odradek: unpacking into %s, once\n", cache);
+    if (mkdir(aside, 0700))
+        no_room(aside);
+    unpack(program, trailer, aside);
+    int own = open_lock(aside, ".lock", O_CREAT | O_CLOEXEC);
+    if (own < 0)
+        no_room(aside);
+    if (syncfs(own))
+        no_room(aside);
+    close(own);
+    if (rename(aside, root))
+        no_room(root);
+    if (!hold(root))
+        die("%s went away while it was made", root);
+    remove_others(cache, hash);
+    close(lock);
+}
+
+int main(int count, char **arguments)
+{
+    struct trailer trailer;
+    char cache[PATH_MAX], root[PATH_MAX], python[PATH_MAX], hash[HASH_LENGTH + 1];
+    int program = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    if (program < 0)
+        die("/proc must be mounted: %s", strerror(errno));
+    off_t end = lseek(program, -(off_t)sizeof trailer, SEEK_END);
+    if (end < 0 || read(program, &trailer, sizeof trailer) != sizeof trailer ||
+        memcmp(trailer.magic, MAGIC, sizeof MAGIC) || trailer.offset + trailer.size != (uint64_t)end)
+        die("this file is not whole");
+    memcpy(hash, trailer.hash, HASH_LENGTH);
+    hash[HASH_LENGTH] = 0;
+    find_cache(cache);
+    join(root, cache, hash);
+    if (!hold(root))
+        prepare(program, &trailer, cache, hash, root);
+    close(program);
+
+    char **with = calloc(count + 3, sizeof *with);
+    if (!with)
+        die("no memory");
+    join(python, root, "bin/python");
+    with[0] = python;
+    with[1] = "-m";
+    with[2] = "appliance";
+    for (int number = 1; number < count; number++)
+        with[number + 2] = arguments[number];
+    /* Nothing of another Python, and nothing of the current directory, gets in: children included. */
+    unsetenv("PYTHONHOME");
+    unsetenv("PYTHONPATH");
+    setenv("PYTHONSAFEPATH", "1", 1);
+    setenv("PYTHONNOUSERSITE", "1", 1);
+    setenv("PYTHONDONTWRITEBYTECODE", "1", 1);
+    execv(python, with);
+    die("%s cannot be run: %s", python, strerror(errno));
+}

@@ -1,0 +1,243 @@
+"""``dist/odradek``, the single executable, as a person has it: a Debian without Python, without a network.
+
+`make binary` makes the file. The Debian is made by debootstrap, once, into `.cache/debian-root`, and is never
+written to: what the executable leaves must be in its cache and its data directory.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import appliance
+from tests.support import judge, processes, wire
+from tests.support.odradek import REPOSITORY
+
+BINARY = Path(os.environ.get("ODRADEK_BINARY") or REPOSITORY / "dist" / "odradek")
+ROOT = REPOSITORY / ".cache" / "debian-root"
+MOST_BYTES = 110_000_000
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not BINARY.is_file(), reason="there is no dist/odradek (make binary)"),
+]
+
+
+def environment(place: Path) -> dict[str, str]:
+    return {"PATH": "/usr/bin:/bin", "HOME": str(place / "home"), "LC_ALL": "C.UTF-8"}
+
+
+def run(place: Path, *arguments: str, program: Path = BINARY, status: int = 0) -> str:
+    done = subprocess.run(
+        [program, *arguments], env=environment(place), cwd=place, capture_output=True, text=True
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with an unpacked cache in it."""
+    made = tmp_path_factory.mktemp("binary")
+    (made / "home").mkdir()
+    run(made, "version")
+    return made
+
+
+def trees(place: Path) -> set[str]:
+    cache = place / "home" / ".cache" / "odradek"
+    return {path.name for path in cache.iterdir() if not path.name.startswith(".")}
+
+
+def variant(path: Path, name: bytes) -> Path:
+    """The same executable under another hash, as another version's would be."""
+    data = bytearray(BINARY.read_bytes())
+    data[-40:-8] = name
+    path.write_bytes(data)
+    path.chmod(0o755)
+    return path
+
+
+def test_it_is_one_file_of_the_size_that_was_promised(place: Path) -> None:
+    assert BINARY.stat().st_size <= MOST_BYTES
+    assert run(place, "version").startswith(f"odradek {appliance.VERSION} (python")
+
+
+def test_many_first_starts_at_once_unpack_once(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    said: list[str] = []
+    starts = [
+        threading.Thread(target=lambda: said.append(run(tmp_path, "version"))) for _ in range(4)
+    ]
+    for start in starts:
+        start.start()
+    for start in starts:
+        start.join()
+    assert len(set(said)) == 1
+    assert len(trees(tmp_path)) == 1
+
+
+def test_a_start_that_is_killed_leaves_nothing_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    cache = tmp_path / "home" / ".cache" / "odradek"
+    process = subprocess.Popen([BINARY, "version"], env=environment(tmp_path), cwd=tmp_path)
+    processes.wait_until(
+        lambda: process.poll() is not None or (cache / ".unpacking" / "lib").exists(), 60, "a start"
+    )
+    process.kill()
+    process.wait()
+    run(tmp_path, "version")
+    assert len(trees(tmp_path)) == 1
+    assert not (cache / ".unpacking").exists()
+
+
+def test_versions_that_nobody_runs_are_removed(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    port = judge.free_port()
+    first = variant(tmp_path / "first", b"1" * 32)
+    second = variant(tmp_path / "second", b"2" * 32)
+    process = subprocess.Popen(
+        [first, "serve", "--only", "broker", "--data", tmp_path / "data",
+         "--listen", f"127.0.0.1:{port}"],
+        env=environment(tmp_path), cwd=tmp_path, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        processes.wait_until(lambda: wire.answers(("127.0.0.1", port)), 60, "the broker")
+        run(tmp_path, "version", program=second)
+        assert trees(tmp_path) == {"1" * 32, "2" * 32}
+    finally:
+        assert processes.end(process, signal.SIGTERM, 60) == 0
+    run(tmp_path, "version")
+    assert len(trees(tmp_path)) == 1
+    assert trees(tmp_path) == trees(place)
+
+
+def test_a_damaged_file_says_so_and_unpacks_nothing(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    damaged = variant(tmp_path / "damaged", b"3" * 32)
+    with damaged.open("r+b") as file:
+        file.seek(BINARY.stat().st_size // 2)
+        file.write(b"\0" * 64)
+    assert "damaged" in run(tmp_path, "version", program=damaged, status=1)
+    cut = tmp_path / "cut"
+    cut.write_bytes(BINARY.read_bytes()[:-1000])
+    cut.chmod(0o755)
+    assert "not whole" in run(tmp_path, "version", program=cut, status=1)
+    assert trees(tmp_path) == set()
+
+
+@pytest.fixture(scope="module")
+def debian() -> Path:
+    """Without Python, Java or anything that is ours."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can change its root directory")
+    debootstrap = judge.program("debootstrap", "it makes a Debian of its own to try the file on")
+    if not (ROOT / "etc" / "debian_version").exists():
+        aside = ROOT.with_suffix(".new")
+        shutil.rmtree(aside, ignore_errors=True)
+        subprocess.run(
+            [debootstrap, "--variant=minbase", "bookworm", aside, *mirror()],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        aside.rename(ROOT)
+    assert not list((ROOT / "usr" / "bin").glob("python*"))
+    return ROOT
+
+
+def mirror() -> list[str]:
+    """Where this machine's own Debian comes from, if it says so."""
+    sources = Path("/etc/apt/sources.list.d/debian.sources")
+    if sources.exists():
+        for line in sources.read_text().splitlines():
+            if line.startswith("URIs:"):
+                return [line.split()[1]]
+    return []
+
+
+@pytest.fixture
+def in_debian(debian: Path, tmp_path: Path) -> Iterator[list[str]]:
+    """What runs a command there: a network of its own, where only loopback is, and a root that cannot be
+    written to but for /work."""
+    work = tmp_path / "work"
+    work.mkdir()
+    shutil.copy(BINARY, work / "odradek")
+    script = (
+        f"set -e; ip link set lo up; mount --bind {debian} {debian}; mount -o remount,ro,bind {debian};"
+        f"mount --bind {work} {debian}/mnt; mount -t proc proc {debian}/proc;"
+        f"mount --bind /dev {debian}/dev;"
+        f'exec chroot {debian} /usr/bin/env -i PATH=/usr/bin:/bin HOME=/mnt/home "$@"'
+    )
+    return [
+        "unshare",
+        "--net",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "sh",
+        "-c",
+        script,
+        "sh",
+    ]
+
+
+SESSION = """
+set -e
+cd /mnt; mkdir -p home
+./odradek serve --data /mnt/data >log 2>&1 &
+serve=$!
+for try in $(seq 300); do grep -q "is ready" log && break; kill -0 $serve || { cat log; exit 1; }; sleep 0.2; done
+grep -q "is ready" log
+./odradek topic create orders -p 2
+printf 'alice:book\\nmia:lamp\\n' | ./odradek produce orders -K :
+./odradek consume orders -o start -e -f '%k %v\\n' | sort
+./odradek consume orders -g billing -e -f '%v\\n' | sort
+./odradek group list
+./odradek topic trim orders --before 1 --yes >/dev/null 2>&1 || true
+./odradek report list || true
+./odradek backup create /mnt/backups --data /mnt/data
+./odradek doctor || true
+kill $serve; wait $serve
+echo ended $?
+"""
+
+
+def test_on_a_debian_without_python_and_network(in_debian: list[str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*in_debian, "sh", "-c", SESSION], capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "alice book\nmia lamp\n" in done.stdout
+    assert "book\nlamp\n" in done.stdout
+    assert "billing" in done.stdout
+    assert "ended 0" in done.stdout
+    assert {path.name for path in (tmp_path / "work").iterdir()} == {
+        "odradek", "home", "log", "data", "backups",
+    }  # fmt: skip
+
+
+def test_the_dashboard_is_whole(place: Path, tmp_path: Path) -> None:
+    kafka, web = judge.free_port(), judge.free_port()
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [BINARY, "serve", "--data", tmp_path / "data", "--listen", f"127.0.0.1:{kafka}",
+             "--web", f"127.0.0.1:{web}"],
+            env=environment(place), cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=output,
+            stderr=output,
+        )  # fmt: skip
+    try:
+        processes.wait_until(
+            lambda: process.poll() is not None or "is ready" in log.read_text(), 120, "the start"
+        )
+        assert process.poll() is None, log.read_text()
+        with urllib.request.urlopen(f"http://127.0.0.1:{web}/login/") as page:
+            assert "csrfmiddlewaretoken" in page.read().decode()
+    finally:
+        assert processes.end(process, signal.SIGTERM, 90) == 0
