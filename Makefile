@@ -69,11 +69,14 @@ fix: $(DEV_STAMP)
 
 test-install: $(DEV_STAMP)
 
-# Two processes side by side, each with whole files, in an order that is shuffled but repeats:
-# ORDER=2 shuffles anew, and finds tests that lean on each other.
+# WORKERS processes side by side, each with whole files, in an order that is shuffled but repeats:
+# ORDER=2 shuffles anew, and finds tests that lean on each other. The usual tests wait more than they
+# compute, so three keep two cores busy; the long ones have servers enough with two.
 ORDER := 1
+WORKERS := 2
+test: WORKERS := 3
 SHUFFLED := --randomly-seed=$(ORDER)
-SIDE_BY_SIDE := -n 2 --dist loadgroup --no-loadscope-reorder $(SHUFFLED)
+SIDE_BY_SIDE = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(SHUFFLED)
 
 test: $(DEV_STAMP)
 	$(BIN)/pytest -rs -m "not slow" $(SIDE_BY_SIDE) $(PYTEST_ARGS)
