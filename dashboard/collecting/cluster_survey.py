@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from typing import Final
 
 from broker.clock import Clock
@@ -152,6 +153,9 @@ class ClusterSurvey:
         return free or list(dict.fromkeys(found))[:1]
 
     def _ask_metadata(self, address: Address) -> ClusterView:
+        if address in self._busy:  # the last question waits for its answer on that connection
+            with closing(self._new_way(address)) as way:
+                return self._topology.ask(way)
         self._busy.add(address)
         try:
             was_open = address in self._ways
@@ -171,10 +175,13 @@ class ClusterSurvey:
     def _way_to(self, address: Address) -> WireConnection:
         way = self._ways.get(address)
         if way is None:
-            self._check_versions(address)
-            way = self._ways[address] = WireConnection(address, self._patience_s)
+            way = self._ways[address] = self._new_way(address)
         way.set_timeout(self._patience_s)
         return way
+
+    def _new_way(self, address: Address) -> WireConnection:
+        self._check_versions(address)
+        return WireConnection(address, self._patience_s)
 
     def _check_versions(self, address: Address) -> None:
         ranges = self._ranges[address] = ask_api_versions(address, TIMEOUT_S)

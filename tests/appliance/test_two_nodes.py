@@ -3,6 +3,8 @@
 import asyncio
 import json
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,8 +16,9 @@ from confluent_kafka import Producer
 from dashboard.gateway import Gateway
 from tests.support import postgres, processes
 from tests.support.odradek import OdradekBroker
+from tests.support.redis import redis_server
 from tests.support.sinks import HttpSink, http_sink
-from tests.support.web import WebProcess, post
+from tests.support.web import REPOSITORY, WebProcess, post
 from tests.support.websocket import Closed, WebSocket
 
 pytestmark = pytest.mark.slow
@@ -31,6 +34,40 @@ AlertRule.objects.filter(kind="broker_silent").update(for_seconds=0, clear_secon
 HOLDER = """
 from dashboard import leases
 print(leases.holder_of("alerts"))
+"""
+
+
+MAKE_DUE = """
+import datetime as dt, sys
+from django.utils import timezone
+from dashboard.models import Report
+from dashboard.services import audit, reports, schedules
+from dashboard.services.schedules import Asked
+for number in range(6):
+    report = Report.objects.create(name=f"r{number}", kind="consumer-lag")
+    reports.set_schedule(actor=audit.SYSTEM, report=report, every=1, period="days")
+ago = timezone.now() - dt.timedelta(days=1, hours=1)
+schedules.ours().filter(name__contains="r").update(enabled=False)
+for number in range(6):
+    task = reports.schedule_of(Report.objects.get(name=f"r{number}"))
+    type(task).objects.filter(pk=task.pk).update(last_run_at=ago, enabled=True)
+"""
+HOLD = """
+import sys
+from dashboard import leases
+assert leases.hold("report", "somebody", float(sys.argv[1]))
+"""
+RING = """
+from dashboard.models import JobRun
+from dashboard.services import jobs
+for run in JobRun.objects.filter(job="report", state="queued"):
+    jobs.ring(run)
+"""
+RUNS = """
+import json
+from dashboard.models import JobRun
+rows = JobRun.objects.filter(job="report")
+print(json.dumps([[run.pk, run.target, run.state, run.worker, run.trigger] for run in rows]))
 """
 
 
@@ -74,6 +111,85 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
         finally:
             for one in found:
                 one.close()
+
+
+@pytest.mark.timeout(600)
+def test_two_workers_compute_one_report_at_a_time_and_one_of_them_is_beat(tmp_path: Path) -> None:
+    """Each node has a worker with a beat; database and queue are shared."""
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    with (
+        postgres.running(tmp_path) as url,
+        OdradekBroker(tmp_path / "broker") as broker,
+        redis_server(tmp_path) as redis_url,
+    ):
+        settings = {
+            "database_url": url, "celery_url": redis_url, "secret_key": "k" * 50,
+            "admin_password": "correct-horse-9", "log_level": "INFO",
+        }  # fmt: skip
+        webs = [WebProcess(tmp_path / name, broker.bootstrap, settings) for name in ("a", "b")]
+        outputs = [tmp_path / f"worker-{name}.txt" for name in ("a", "b")]
+        workers: list[subprocess.Popen[bytes]] = []
+        with webs[0]:
+            run_python = webs[0].run_python
+            try:
+                for web, output in zip(webs, outputs, strict=True):
+                    web.data.mkdir(parents=True, exist_ok=True)
+                    workers.append(report_worker(web, traces, output))
+                for output in outputs:
+                    processes.wait_until(
+                        lambda output=output: "ready for jobs" in output.read_text(),
+                        120,
+                        "a worker",
+                    )
+
+                # While somebody else computes, a run waits on each node.
+                run_python(HOLD, "600")
+                run_python(MAKE_DUE)
+
+                def both_wait() -> bool:
+                    run_python(RING)  # a bell that finds a busy worker is heard by nobody
+                    return len(list(traces.glob("waited-*"))) == 2
+
+                processes.wait_until(both_wait, 120, "a run on each node", every=0.5)
+                assert not list(traces.glob("done-*"))
+                run_python(HOLD, "0")
+                found: list[list[str]] = []
+
+                def is_over() -> bool:
+                    found[:] = json.loads(run_python(RUNS))
+                    return all(row[2] not in ("queued", "running") for row in found)
+
+                processes.wait_until(is_over, 240, "the reports", every=0.5)
+                # Each due time led to one run, though two looked; both nodes computed, in turn.
+                assert sorted(row[1] for row in found) == [f"r{number}" for number in range(6)]
+                assert {row[2] for row in found} == {"ok"}
+                assert {row[4] for row in found} == {"schedule"}
+                assert len({row[3] for row in found}) == 2
+                assert len(list(traces.glob("done-*"))) == 6
+                assert not list(traces.glob("overlap-*"))
+                watching = "schedules are watched from here"
+                beats = [output.read_text().count(watching) for output in outputs]
+                assert sorted(beats) == [0, 1]
+
+                # The one that is beat dies: the other goes on within the lease.
+                dies = beats.index(1)
+                workers[dies].kill()
+                workers[dies].wait()
+                processes.wait_until(
+                    lambda: watching in outputs[1 - dies].read_text(), 90, "the other beat"
+                )
+            finally:
+                for worker in workers:
+                    processes.end(worker, signal.SIGTERM, 60)
+
+
+def report_worker(web: WebProcess, traces: Path, output: Path) -> subprocess.Popen[bytes]:
+    with output.open("wb") as file:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.support.report_job", str(traces), "1"],
+            cwd=REPOSITORY, env=web.environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+        )  # fmt: skip
 
 
 async def open_tail(web: WebProcess, user: str, topic: str) -> WebSocket:

@@ -1,10 +1,10 @@
 """Scripts run with an appliance's Django: it is loaded once, and each script is a fork of that."""
 
 import json
-import select
 import subprocess
 import sys
 from collections.abc import Mapping
+from multiprocessing.connection import wait
 from pathlib import Path
 
 _SERVE = """
@@ -51,7 +51,7 @@ class DjangoScripts:
         assert answers is not None
         requests.write(json.dumps([code, *arguments]).encode() + b"\n")
         requests.flush()
-        if not select.select([answers], [], [], timeout)[0]:
+        if not wait([answers], timeout):
             self.close()
             raise TimeoutError(f"a script took more than {timeout} s:\n{code}")
         line = answers.readline()

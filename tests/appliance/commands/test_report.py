@@ -1,6 +1,7 @@
 """``odradek report`` on a database and on files of results; what computes is tested in ``tests/spark``."""
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,8 @@ def data(tmp_path: Path) -> Path:
     found.mkdir()
     for name in (DATABASE, "secret_key"):
         shutil.copy2(made / name, found / name)
-    WebProcess(tmp_path, "127.0.0.1:1", data=found).run_python(MAKE)
+    with closing(WebProcess(tmp_path, "127.0.0.1:1", data=found)) as web:
+        web.run_python(MAKE)
     return found
 
 

@@ -74,7 +74,7 @@ async def test_a_worker_that_ends_by_a_fault_is_told_until_one_has_looked_over_t
             patch.setattr(cleaning, "cleanable", fault)
             await compact(r)
             await r.until(lambda: told_dead(r) == 1)
-        assert "task cleaning failed" in caplog.text
+        await r.until(lambda: "task cleaning failed" in caplog.text)
         await compact(r)
         await r.until(lambda: told_dead(r) == 0)
 
