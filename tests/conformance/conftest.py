@@ -11,6 +11,7 @@ from tests.support.fixtures import *  # noqa: F403
 from tests.support.fixtures import Broker
 from tests.support.groups import Member
 from tests.support.wire import Wire
+from tests.support.zookeeper import ZooKeeper
 
 HERE = Path(__file__).parent
 
@@ -19,6 +20,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.conformance)
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    """A real one, of the clusters of one file."""
+    with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
 
 
 @pytest.fixture

@@ -29,12 +29,6 @@ INVALID_REPLICATION_FACTOR = 38
 
 
 @pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def cluster(zookeeper: ZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Of tests that kill nobody."""
     with Cluster(tmp_path_factory.mktemp("cluster"), zookeeper, "/lasting") as cluster:

@@ -31,12 +31,6 @@ REQUEST_TIMED_OUT = 7
 
 
 @pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def cluster(zookeeper: ZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Whose brokers all run again when a test ends. No timer elects leaders, nobody waits long for a
     broker that is gone."""

@@ -32,12 +32,6 @@ SETTINGS = {"transaction.state.log.num.partitions": "6", "min.insync.replicas": 
 
 
 @pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def cluster(zookeeper: ZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Of tests that kill nobody."""
     directory = tmp_path_factory.mktemp("cluster")

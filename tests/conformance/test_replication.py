@@ -28,12 +28,6 @@ TOPIC_AUTHORIZATION_FAILED = 29
 
 
 @pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def cluster(zookeeper: ZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Of tests that kill nobody."""
     with Cluster(tmp_path_factory.mktemp("cluster"), zookeeper, "/replicating") as cluster:
