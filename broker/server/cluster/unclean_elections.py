@@ -86,9 +86,10 @@ class UncleanElections:
 
 
 def _may_turn_on(change: Change) -> bool:
-    if isinstance(change, TopicConfigsChanged):
-        return change.configs.get(SETTING) == "true"
-    return isinstance(change, BrokerConfigsChanged) and change.configs.get(SETTING) == "true"
+    return (
+        isinstance(change, TopicConfigsChanged | BrokerConfigsChanged)
+        and change.configs.get(SETTING) == "true"
+    )
 
 
 def is_unclean(before: PartitionImage, after: PartitionImage) -> bool:
