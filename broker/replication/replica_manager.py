@@ -529,13 +529,17 @@ class ReplicaManager:
         except StorageError as error:
             self.take_offline(error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        self._after_append(partition, info, now_ms)
+        return info
+
+    def _after_append(self, partition: Partition, info: AppendInfo, now_ms: int) -> None:
+        """The work that an append as a leader leaves."""
         if info.rolled is not None:
             self.sync_rolled(partition, info.rolled)
         if partition.is_flushed_by_rule and (
             partition.is_flush_bound or partition.log.is_flush_due(now_ms)
         ):
             self._flushes.request(partition)
-        return info
 
     def append_copies(self, partition: Partition, batches: memoryview, now_ms: int) -> AppendInfo:
         """Append batches of an imported topic with the offsets that they have; errors are raised."""
@@ -549,12 +553,7 @@ class ReplicaManager:
             self.take_offline(error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         partition.traffic.on_appended(len(batches), info.record_count)
-        if info.rolled is not None:
-            self.sync_rolled(partition, info.rolled)
-        if partition.is_flushed_by_rule and (
-            partition.is_flush_bound or partition.log.is_flush_due(now_ms)
-        ):
-            self._flushes.request(partition)
+        self._after_append(partition, info, now_ms)
         return info
 
     # -- disk ---------------------------------------------------------------------------------
