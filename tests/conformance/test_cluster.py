@@ -19,6 +19,7 @@ from broker.server.cluster.private_wire import PrivateKey, encode_request
 from tests.support import judge, processes, requests
 from tests.support.cluster import Cluster
 from tests.support.odradek import REPOSITORY, OdradekBroker
+from tests.support.replicated import next_values
 from tests.support.wire import Wire
 from tests.support.zookeeper import ZooKeeper
 
@@ -99,17 +100,9 @@ def consume_values(cluster: Cluster, topic: str, count: int, group: str) -> list
             "enable.auto.commit": False,
         }
     )
-    found: list[str] = []
-
-    def has_all() -> bool:
-        for message in consumer.consume(count, 0.1):
-            if message.error() is None:
-                found.append(message.value().decode())
-        return len(found) >= count
-
     try:
         consumer.subscribe([topic])
-        processes.wait_until(has_all, 60, f"{count} records")
+        found = next_values(consumer, count)
         consumer.commit(asynchronous=False)
     finally:
         consumer.close()

@@ -81,6 +81,14 @@ def consume_values(cluster: Cluster, topic: str, count: int, partition: int = 0)
     """The first ``count`` of a partition, in its order."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "nobody"})
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+    try:
+        return next_values(consumer, count)
+    finally:
+        consumer.close()
+
+
+def next_values(consumer: Consumer, count: int) -> list[str]:
+    """What it gets, until it has ``count``."""
     found: list[str] = []
 
     def has_all() -> bool:
@@ -89,10 +97,7 @@ def consume_values(cluster: Cluster, topic: str, count: int, partition: int = 0)
                 found.append(message.value().decode())
         return len(found) >= count
 
-    try:
-        processes.wait_until(has_all, 60, f"{count} records")
-    finally:
-        consumer.close()
+    processes.wait_until(has_all, 60, f"{count} records")
     return found
 
 
