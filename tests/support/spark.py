@@ -1,4 +1,4 @@
-"""Spark as the tests see it: prepared once into .cache/spark, and one session for a whole run.
+"""Spark as the tests see it: prepared once into .cache/spark, and one session for the tests of a directory.
 
 `python -m tests.support.spark` prepares it (as CI does); SPARK_HOME_FOR_TESTS names another place.
 """
@@ -90,13 +90,28 @@ class SparkInThisProcess:
         return [dict(zip(names, row, strict=True)) for row in document["rows"]], said
 
     def close(self) -> None:
+        """Ends Spark, and leaves nothing behind that speaks to it once more when it is collected.
+
+        Python's handles of Java's objects send a message when they are collected, and say with a
+        traceback when that fails. Both would happen amid any test that runs later in this process.
+        """
+        import gc
+
+        from py4j.finalizer import ThreadSafeFinalizer
+        from pyspark import SparkContext
+
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             gateway = self.session.sparkContext._gateway
+            gc.collect()
             self.session.stop()
             gateway.shutdown()
             gateway.proc.stdin.close()
             gateway.proc.wait(60)
+            SparkContext._gateway = SparkContext._jvm = None
+            del self.session, gateway
+            gc.collect()
+            ThreadSafeFinalizer.clear_finalizers(clear_all=True)
 
 
 def read_topic(bootstrap: str, topic: str, partitions: int) -> list[Message]:
@@ -109,9 +124,9 @@ def read_topic(bootstrap: str, topic: str, partitions: int) -> list[Message]:
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark() -> Iterator[SparkInThisProcess]:
-    """One Spark for all tests of a run that want one."""
+    """One Spark for the tests of a directory that want one."""
     with tempfile.TemporaryDirectory(prefix="odradek-spark-") as scratch:
         kept = dict(os.environ)
         found = SparkInThisProcess(require(), Path(scratch))
