@@ -17,7 +17,7 @@ import logging
 import os
 import resource
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker import VERSION
 from broker.protocol.api_versions import ApiKey
@@ -26,6 +26,7 @@ from broker.server.tasks import Turn
 from broker.server.watchdog import BUCKETS_US
 
 if TYPE_CHECKING:
+    from broker.metadata.image import ClusterImage
     from broker.replication.replica_manager import HostedTopic
     from broker.server.app import Broker
 
@@ -60,6 +61,7 @@ class MetricsEndpoint:
         self._broker = broker
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[None]] = set()
+        self._census = Census()
         self.port = 0
 
     async def start(self) -> None:
@@ -129,7 +131,7 @@ class MetricsEndpoint:
         piece: list[str] = []
         size = 0
         turn = Turn()
-        for line in exposition(self._broker):
+        for line in exposition(self._broker, self._census):
             piece.append(line)
             size += len(line)
             if size >= PIECE_BYTES:
@@ -142,14 +144,14 @@ class MetricsEndpoint:
         await asyncio.wait_for(writer.drain(), SEND_SECONDS)
 
 
-def exposition(broker: Broker) -> Iterator[str]:
+def exposition(broker: Broker, census: Census) -> Iterator[str]:
     """Lines of the text format, each with its end; may be left between any two."""
     yield from _process(broker)
     yield from _loop(broker)
     yield from _requests(broker)
     if broker.is_hosting:
         yield from _logs(broker)
-        yield from _cluster(broker)
+        yield from _cluster(broker, census)
         yield from _retention(broker)
         yield from _cleaning(broker)
         yield from _traffic(broker)
@@ -237,27 +239,66 @@ def _logs(broker: Broker) -> Iterator[str]:
     yield _metric(name, "gauge", "Log directories that failed.", offline)
 
 
-def _cluster(broker: Broker) -> Iterator[str]:
-    image = broker.image
+class _Counted(NamedTuple):
+    """What the partitions of an image add up to."""
+
+    image: ClusterImage
+    partitions: int
+    led: int
+    leaderless: int
+    under_replicated: int
+    #: Sizes of the in-sync sets of each topic; how large they should be is told by its settings.
+    in_sync: list[tuple[str, tuple[int, ...]]]
+
+
+class Census:
+    """Images never change: each is counted once, however often one asks."""
+
+    def __init__(self) -> None:
+        self.last: _Counted | None = None
+
+    def take(self, image: ClusterImage, node_id: int) -> Iterator[str]:
+        """``last`` is of this image then; several may be at it at once."""
+        if self.last is not None and self.last.image is image:
+            return
+        partitions = led = leaderless = under_replicated = 0
+        in_sync: list[tuple[str, tuple[int, ...]]] = []
+        for number, topic in enumerate(image.topics.values()):
+            for _, leader_id, _, _, replicas, isr, adding, _ in topic.partitions:
+                led += leader_id == node_id
+                leaderless += leader_id < 0
+                under_replicated += len(isr) < len(replicas) - len(adding)
+            partitions += len(topic.partitions)
+            in_sync.append((topic.name, tuple([len(each.isr) for each in topic.partitions])))
+            if not number % 64:
+                yield ""
+        self.last = _Counted(image, partitions, led, leaderless, under_replicated, in_sync)
+
+
+def _cluster(broker: Broker, census: Census) -> Iterator[str]:
+    yield from census.take(broker.image, broker.config.node_id)
+    counted = census.last
+    assert counted is not None
+    image = counted.image
+    hosted_topics = broker.replicas.topics
     is_controller = image.controller_id == broker.config.node_id
-    partitions = led = under_replicated = under_min = leaderless = 0
-    node_id = broker.config.node_id
-    for number, each in enumerate(list(image.topics.values())):
-        hosted = broker.replicas.topics.get(each.name)
+    under_min = 0
+    for number, (name, in_sync) in enumerate(counted.in_sync):
+        hosted = hosted_topics.get(name)
         least = hosted.config.min_insync_replicas if hosted is not None else 1
-        for _, leader_id, _, _, replicas, isr, adding, _ in each.partitions:
-            partitions += 1
-            led += leader_id == node_id
-            leaderless += leader_id < 0
-            under_replicated += len(isr) < len(replicas) - len(adding)
-            under_min += len(isr) < least
+        for size in in_sync:
+            under_min += size < least
         if not number % 64:
             yield ""
     offline = len(broker.logs.offline_partitions)
     for name, text, value in (
-        ("server_replicamanager_partitioncount", "Partitions on this broker.", partitions),
-        ("server_replicamanager_leadercount", "Partitions that it leads.", led),
-        ("server_replicamanager_underreplicatedpartitions", "ISR is short.", under_replicated),
+        ("server_replicamanager_partitioncount", "Partitions on this broker.", counted.partitions),
+        ("server_replicamanager_leadercount", "Partitions that it leads.", counted.led),
+        (
+            "server_replicamanager_underreplicatedpartitions",
+            "ISR is short.",
+            counted.under_replicated,
+        ),
         ("server_replicamanager_underminisrpartitioncount", "ISR is below its minimum.", under_min),
         ("server_replicamanager_offlinereplicacount", "Replicas that cannot be opened.", offline),
         (
@@ -266,11 +307,11 @@ def _cluster(broker: Broker) -> Iterator[str]:
             int(is_controller),
         ),
         ("controller_kafkacontroller_globaltopiccount", "Topics.", len(image.topics)),
-        ("controller_kafkacontroller_globalpartitioncount", "Partitions.", partitions),
+        ("controller_kafkacontroller_globalpartitioncount", "Partitions.", counted.partitions),
         (
             "controller_kafkacontroller_offlinepartitionscount",
             "No leader, or none that can open it.",
-            leaderless + offline,
+            counted.leaderless + offline,
         ),
     ):
         yield _metric(f"kafka_{name}", "gauge", text, value)

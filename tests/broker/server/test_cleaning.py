@@ -14,7 +14,7 @@ import pytest
 from broker.server import cleaning, cleaning_child
 from broker.server.cleaning import Cleaning
 from broker.server.commands import COMMANDS
-from broker.server.metrics import exposition
+from broker.server.metrics import Census, exposition
 from tests.broker.server.running import Running, on_loop, running
 from tests.support import record_batches, requests
 from tests.support.record_batches import Record
@@ -23,7 +23,11 @@ from tests.support.record_batches import Record
 def told_dead(r: Running) -> int:
     """As Prometheus is told."""
     name = "kafka_log_logcleaner_deadthreadcount "
-    (line,) = [each for each in "".join(exposition(r.broker)).splitlines() if each.startswith(name)]
+    (line,) = [
+        each
+        for each in "".join(exposition(r.broker, Census())).splitlines()
+        if each.startswith(name)
+    ]
     return int(line.removeprefix(name))
 
 

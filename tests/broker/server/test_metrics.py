@@ -75,3 +75,24 @@ async def test_the_panels_for_grafana_ask_for_what_is_told(tmp_path: Path) -> No
     told |= set(re.findall(r'"((?:kafka|odradek)_\w+)"', Path(dashboard.origin).read_text()))
     asked = {name.removesuffix("_bucket") for name in generate_docs_grafana.names()}
     assert asked - told == set()
+
+
+@on_loop
+async def test_partitions_are_counted_again_when_topics_came_and_went(tmp_path: Path) -> None:
+    async with running(tmp_path, odradek_metrics_listen="127.0.0.1:0") as r:
+
+        async def partitions() -> list[bytes]:
+            reader, writer = await asyncio.open_connection("127.0.0.1", r.broker.metrics.port)
+            writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+            names = rb"^kafka_server_replicamanager_(?:partition|underminisrpartition)count (\d+)$"
+            try:
+                return re.findall(names, await reader.read(), re.MULTILINE)
+            finally:
+                writer.close()
+
+        assert await partitions() == [b"0", b"0"]
+        await r.call(requests.create_topic, "orders", partitions=3)
+        assert await partitions() == [b"3", b"0"]
+        assert await partitions() == [b"3", b"0"]  # of the same image
+        await r.call(requests.create_topic, "strict", configs={"min.insync.replicas": "2"})
+        assert await partitions() == [b"4", b"1"]
