@@ -55,6 +55,18 @@ def test_the_wheel_carries_version_and_pages(wheel: Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_make_run_downloads_is_at_most_eighty_megabytes(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--require-hashes",
+         "--no-deps", "--dest", tmp_path, "--requirement", REPOSITORY / "requirements.lock"],
+        check=True,
+    )  # fmt: skip
+    sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
+    assert len(sizes) > 20
+    assert sum(sizes.values()) <= 80_000_000, sizes
+
+
+@pytest.mark.slow
 def test_an_installed_wheel_serves_broker_and_dashboard(wheel: Path, tmp_path: Path) -> None:
     installed = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", installed], check=True)
