@@ -27,10 +27,11 @@ from broker.storage.append_info import AppendInfo
 
 class FollowerResult(NamedTuple):
     """``appended`` asks for the work that an append may leave (``AppendInfo.rolled``, a flush).
-    ``is_back_off``: ask again only after a while."""
+    ``is_back_off``: ask again only after a while. ``damage``: why what came was not taken."""
 
     appended: AppendInfo | None = None
     is_back_off: bool = False
+    damage: str = ""
 
 
 class FollowerMachine:
@@ -106,9 +107,9 @@ class FollowerMachine:
         if answer.data:
             try:
                 appended = log.append_as_follower(answer.data, now_ms)
-            except CorruptLogError:
+            except CorruptLogError as error:
                 # Bytes in a socket can change under a leader that is being cut: fetch again.
-                return FollowerResult(is_back_off=True)
+                return FollowerResult(is_back_off=True, damage=str(error))
         high_watermark = min(answer.high_watermark, log.log_end_offset)
         if high_watermark > log.high_watermark:
             log.set_high_watermark(high_watermark)

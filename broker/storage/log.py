@@ -355,6 +355,9 @@ class Log:
 
         Raises ``CorruptLogError`` for a bad sum, a torn batch or offsets that do not go on from
         the log end; the batches before it have been stored then, and it is to be fetched again.
+
+        An empty log may be told to begin amid a batch, where records were deleted up to there: it
+        goes on from that batch's first offset then, and its start stays (as in Kafka).
         """
         first_offset = self.log_end_offset
         if first_offset == self._asked_offset:
@@ -366,7 +369,11 @@ class Log:
         try:
             for position, header in walk_headers(view):
                 batch = view[position : position + header.size_in_bytes]
-                self._check_replicated(batch, header, position)
+                start_offset = self.log_start_offset
+                is_amid = self._is_start_amid(header)
+                self._check_replicated(batch, header, position, is_amid)
+                if is_amid:
+                    self.truncate_fully_and_start_at(header.base_offset)
                 last_offset = header.last_offset
                 rolled = (
                     self._roll_if_due(len(batch), last_offset, header.max_timestamp, now_ms)
@@ -379,6 +386,9 @@ class Log:
                 if header.producer_id >= 0:
                     self._note_producer(batch, header, header.base_offset)
                 records += header.record_count
+                if is_amid:
+                    self.log_start_offset = start_offset
+                    self.leader_epochs.truncate_from_start(start_offset)
         except MalformedBatch as error:
             raise CorruptLogError(
                 "data from the leader", position, self.log_end_offset, str(error)
@@ -387,8 +397,16 @@ class Log:
             first_offset, self.log_end_offset - 1, -1, self.log_start_offset, records, rolled
         )
 
-    def _check_replicated(self, batch: memoryview, header: BatchHeader, position: int) -> None:
-        if header.base_offset < self.log_end_offset:
+    def _is_start_amid(self, header: BatchHeader) -> bool:
+        """Whether this log holds nothing, and would begin between two records of this batch."""
+        end_offset = self.log_end_offset
+        is_empty = end_offset == self.log_start_offset
+        return is_empty and header.base_offset < end_offset <= header.last_offset
+
+    def _check_replicated(
+        self, batch: memoryview, header: BatchHeader, position: int, is_amid: bool
+    ) -> None:
+        if header.base_offset < self.log_end_offset and not is_amid:
             problem = f"base offset {header.base_offset} lies below the log end"
         elif header.last_offset_delta < 0 or compute_crc(batch, 0, len(batch)) != header.crc:
             problem = "its sum is wrong"

@@ -54,6 +54,8 @@ BACK_OFF_MS: Final = 50
 #: The long poll while some partitions wait for the disk, or are backed off.
 SHORT_WAIT_MS: Final = 10
 NEVER_MS: Final = 1 << 31
+#: Once may be a leader that was being cut; whoever gets the same again and again says so.
+DAMAGES_UNTOLD: Final = 20
 #: Partitions that are added one after the other break a poll off once.
 GATHER_SECONDS: Final = 0.01
 
@@ -67,6 +69,8 @@ class ReplicaFetcher:
         self._leader_id = leader_id
         self._partitions: dict[Key, FollowedPartition] = {}
         self._backed_off: dict[Key, int] = {}
+        #: How often in a row what came could not be taken.
+        self._damages: dict[Key, int] = {}
         #: A partition came, or may be fetched on.
         self._is_woken = asyncio.Event()
         self._peer: Peer | None = None
@@ -124,6 +128,7 @@ class ReplicaFetcher:
         for key in closed:
             del self._partitions[key]
             self._backed_off.pop(key, None)
+            self._damages.pop(key, None)
 
     # What a session asks -----------------------------------------------------------------------
 
@@ -158,6 +163,10 @@ class ReplicaFetcher:
         return not is_in_sync and is_throttled(throttled, name.partition, mine)
 
     @property
+    def has_damages(self) -> bool:
+        return bool(self._damages)
+
+    @property
     def partition_count(self) -> int:
         return len(self._partitions)
 
@@ -177,6 +186,17 @@ class ReplicaFetcher:
         if self._breaking_off is not None:
             self._breaking_off.cancel()
             self._breaking_off = None
+
+    def note_taken(self, followed: FollowedPartition, damage: str) -> None:
+        """``damage`` empty: all of it was taken."""
+        key = (followed.topic_id, followed.topic_partition.partition)
+        if not damage:
+            self._damages.pop(key, None)
+            return
+        count = self._damages[key] = self._damages.get(key, 0) + 1
+        if count == DAMAGES_UNTOLD:
+            what = f"{followed.topic_partition} cannot follow broker {self._leader_id}: {damage}"
+            self._broker.maintenance.report_once(what)
 
     def back_off(self, key: Key) -> None:
         self._backed_off[key] = self._broker.clock.monotonic_ms() + BACK_OFF_MS
@@ -297,6 +317,8 @@ class _Session:
                 throttle = self._membership.replication.follower_throttle
                 throttle.record(len(result.records), broker.clock.monotonic_ms())
             taken = followed.machine.on_answer(fetch, answer, broker.clock.wall_ms())
+            if taken.damage or self._fetcher.has_damages:
+                self._fetcher.note_taken(followed, taken.damage)
             if taken.appended is not None:
                 broker.replicas.after_follower_append(followed, taken.appended)
         except StorageError as error:

@@ -247,6 +247,29 @@ def test_a_log_can_start_anew_at_another_offset(tmp_path: Path) -> None:
     assert [h.base_offset for h in read_all(log)] == [100]
 
 
+def test_an_empty_log_may_begin_amid_a_batch(tmp_path: Path) -> None:
+    leader, follower = new_log(tmp_path / "a"), new_log(tmp_path / "b")
+    for _ in range(2):
+        append(leader, batch(5), leader_epoch=3)
+    data = content(read(leader, 7))
+    assert [each.base_offset for each in headers(read(leader, 7))] == [5]
+    follower.truncate_fully_and_start_at(7)
+    damaged = bytearray(data)
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptLogError):
+        follower.append_as_follower(damaged, NOW_MS)
+    assert (follower.log_start_offset, follower.log_end_offset) == (7, 7)
+    follower.append_as_follower(data, NOW_MS)
+    assert (follower.log_start_offset, follower.log_end_offset) == (7, 10)
+    assert follower.leader_epochs.entries() == [(3, 7)]
+    assert content(read(follower, 7)) == data
+    with pytest.raises(CorruptLogError):
+        follower.append_as_follower(data, NOW_MS)  # once is enough
+    follower.close(clean=True)
+    again = reopen(tmp_path / "b", clean=True, log_start_offset=7)
+    assert (again.log_start_offset, again.log_end_offset) == (7, 10)
+
+
 def test_delete_records_moves_the_log_start(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     fill(log, 10)
