@@ -37,6 +37,8 @@ MAX_PROPOSALS: Final = 500
 MAX_CONFIRMATIONS: Final = 500
 #: Between proposals after one that was not answered, or not written.
 BACK_OFF_SECONDS: Final = 0.1
+#: Also where this broker is the controller: a store that does not answer must not end all proposing.
+ANSWER_SECONDS: Final = 15.0
 
 
 class IsrChanges:
@@ -109,9 +111,10 @@ class IsrChanges:
         asked_ms = self._broker.clock.monotonic_ms()
         results: list[tuple[ErrorCode, LeaderAndIsr | None]] | None = None
         try:
-            results = await self._ask([asked for _, asked in proposed])
-        except (PeerError, ValueError, KeyError, TypeError) as error:
-            logger.info("no answer to %d proposed ISRs: %s", len(proposed), error)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                results = await self._ask([asked for _, asked in proposed])
+        except (PeerError, ValueError, KeyError, TypeError, TimeoutError) as error:
+            logger.info("no answer to %d proposed ISRs: %r", len(proposed), error)
             self._close_peer()
         finally:
             if results is None or len(results) != len(proposed):
