@@ -15,6 +15,10 @@ from dashboard.cluster import BrokerView, ClusterView
 
 COMMANDS = {
     "info": ("appliance.commands.cluster:info", "The brokers and what they hold."),
+    "join": ("appliance.commands.cluster_moves:join", "Use brokers that have come."),
+    "leave": ("appliance.commands.cluster_moves:leave", "Move everything away from a broker."),
+    "reassign": ("appliance.commands.cluster_moves:reassign", "Move partitions to other brokers."),
+    "elect": ("appliance.commands.cluster_moves:elect", "Have preferred leaders lead again."),
     "move-to-zookeeper": (
         "appliance.commands.cluster_move:move_to_zookeeper",
         "Make a single node the first of several.",

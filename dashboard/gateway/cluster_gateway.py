@@ -42,6 +42,7 @@ from dashboard.gateway.first_records import first_records
 from dashboard.gateway.group_gateway import GroupGateway
 from dashboard.gateway.group_reader import Assigned, GroupReader, Revoked
 from dashboard.gateway.group_survey import GroupSurvey
+from dashboard.gateway.move_gateway import MoveGateway
 from dashboard.gateway.record_reader import RecordReader
 from dashboard.gateway.record_writer import RecordWriter
 from dashboard.gateway.transaction_gateway import TransactionGateway
@@ -92,7 +93,8 @@ def library_version() -> str:
 
 class Gateway:
     """What one cluster is asked and told; ``groups`` has what is about consumer groups,
-    ``group_survey`` what is asked of all of them, ``transactions`` what is about those."""
+    ``group_survey`` what is asked of all of them, ``transactions`` what is about those, ``moves`` where
+    partitions lie."""
 
     def __init__(
         self,
@@ -107,6 +109,7 @@ class Gateway:
         self.groups = GroupGateway(self._link)
         self.group_survey = GroupSurvey(self._link, self.groups)
         self.transactions = TransactionGateway(self._link)
+        self.moves = MoveGateway(self._link)
 
     @property
     def is_plain(self) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from tests.support import apache, processes, requests
 from tests.support.apache import ToolRun
 from tests.support.cluster import Cluster
+from tests.support.odradek import REPOSITORY
 from tests.support.replicated import (
     Load,
     consume_values,
@@ -142,6 +146,12 @@ def test_a_move_is_held_up_by_its_throttle_listed_and_taken_back(
     listed = reassign(cluster, None, "--list").stdout
     assert f"{topic}-0: replicas: 3,2,1. adding: 3. removing: 1." in listed
     assert "is still in progress." in reassign(cluster, plan, "--verify").stdout
+    given_up = odradek(cluster, "reassign", f"{topic}:0=3,2", "--execute", "--patience", "2s")
+    assert given_up.returncode == 1
+    assert "waits for its replica on broker 3" in given_up.stderr
+    assert ".replication.throttled.rate of broker" in given_up.stderr
+    assert "holds it at 1 KB/s" in given_up.stderr
+    assert "--cancel" in given_up.stderr
     told = reassign(cluster, plan, "--cancel").stdout
     assert f"Successfully cancelled partition reassignment for: {topic}-0" in told
     wait_for_replicas(cluster, topic, {0: (2, 1)})  # Kafka, too, forgets who was preferred
@@ -262,6 +272,12 @@ def test_records_are_deleted_when_every_follower_that_is_there_has_deleted_them(
     wait_for_isr(cluster, topic, {0: {1, 2, 3}})
     told = delete_records(cluster, topic, 7)
     assert (told.error_code, told.low_watermark) == (0, 7)
+    # A new replica begins there, in the midst of a batch.
+    assert odradek(cluster, "reassign", f"{topic}:0=1,2", "--execute").returncode == 0
+    wait_for_directories(cluster, topic, {1: {0}, 2: {0}, 3: set()})
+    raised = odradek(cluster, "reassign", f"{topic}:0=1,2,3", "--execute", "--patience", "20s")
+    assert raised.returncode == 0, raised.stderr
+    wait_for_equal_logs(cluster, topic)
 
 
 def delete_records(cluster: Cluster, topic: str, offset: int, timeout: int = 30000) -> Any:
@@ -271,3 +287,74 @@ def delete_records(cluster: Cluster, topic: str, offset: int, timeout: int = 300
         answer = wire.request("delete_records", 2, timeout=timeout, topics=[wanted])
     ((told,),) = (each.partitions for each in answer.topics)
     return told
+
+
+def odradek(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "appliance", "-b", cluster.bootstrap, "cluster", *arguments]
+    return subprocess.run(
+        command,
+        cwd=REPOSITORY,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def moves_of(done: subprocess.CompletedProcess[str], topic: str) -> list[dict[str, Any]]:
+    assert done.returncode == 0, done.stderr
+    return [row for row in json.loads(done.stdout)["data"] if row["topic"] == topic]
+
+
+@pytest.mark.slow
+def test_a_broker_leaves_and_a_new_one_joins_under_load(cluster: Cluster) -> None:
+    topic = create_topic(cluster, configs={"segment.bytes": str(1 << 20)}, replicas=[3, 1])
+    before = [f"{number} {'x' * 1000}" for number in range(3000)]
+    produce_values(cluster, topic, before)
+    (planned,) = moves_of(odradek(cluster, "leave", "3", "--format", "json"), topic)
+    assert (planned["new_replicas"], planned["status"]) == ([2, 1], "planned")
+    assert replicas_of(cluster, topic) == {0: (3, 1)}
+    with Load(cluster, topic) as load:
+        load.wait_for_more(200)
+        left = odradek(cluster, "leave", "3", "--execute", "--format", "json")
+        (moved,) = moves_of(left, topic)
+        assert (moved["new_replicas"], moved["status"]) == ([2, 1], "OK")
+        assert "broker 3 holds nothing any more" in left.stderr
+        wait_for_directories(cluster, topic, {1: {0}, 2: {0}, 3: set()})
+        load.wait_for_more(200)
+        cluster.brokers[3].stop()
+        shutil.rmtree(cluster.brokers[3].data)  # so it is a new one
+        cluster.brokers[3].start()
+        cluster.wait_for_brokers(1, 2, 3)
+        load.wait_for_more(200)
+        offered = odradek(cluster, "join")
+        assert "--user-topics raises them too" in offered.stderr
+        joined = odradek(cluster, "join", "--user-topics", "--execute", "--format", "json")
+        (moved,) = moves_of(joined, topic)
+        assert (moved["new_replicas"], moved["status"]) == ([2, 1, 3], "OK")
+        load.wait_for_more(200)
+    assert load.failures == []
+    wait_for_isr(cluster, topic, {0: {1, 2, 3}})
+    wait_for_equal_logs(cluster, topic)
+    found = consume_values(cluster, topic, len(before) + len(load.acknowledged))
+    assert found == before + load.acknowledged
+    unknown = odradek(cluster, "leave", "9")
+    assert unknown.returncode == 2
+    assert "there is no broker 9" in unknown.stderr
+
+
+def test_the_command_line_moves_a_partition_and_has_its_first_replica_lead(
+    cluster: Cluster,
+) -> None:
+    topic = create_topic(cluster, replicas=[1, 2, 3])
+    assert odradek(cluster, "reassign", f"{topic}:0=2,3,1", "--execute").returncode == 0
+    wait_for_replicas(cluster, topic, {0: (2, 3, 1)})
+    assert leader_of(cluster, topic) == 1
+    assert odradek(cluster, "elect", topic).returncode == 0
+    processes.wait_until(lambda: leader_of(cluster, topic) == 2, 30, "the preferred leader")
+    refused = odradek(cluster, "reassign", f"{topic}:0=9", "--execute")
+    assert refused.returncode == 1
+    assert "INVALID_REPLICA_ASSIGNMENT" in refused.stdout
+    assert odradek(cluster, "reassign", f"{topic}=1").returncode == 2
+    assert odradek(cluster, "elect").returncode == 2

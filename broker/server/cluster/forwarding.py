@@ -27,6 +27,8 @@ FORWARDED: Final = frozenset(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         ApiKey.ELECT_LEADERS,
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        # Or who has just begun one might be told that nothing is under way.
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
     }
 )
 _LENGTH: Final = Struct(">i")

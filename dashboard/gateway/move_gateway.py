@@ -1,0 +1,45 @@
+"""What a cluster is asked and told about where its partitions lie and who leads them.
+
+By plain sockets only: where those cannot be used every call fails with UNSUPPORTED_VERSION.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from broker.model.ids import TopicPartition
+from dashboard import moves_wire as wire
+from dashboard.cluster import KafkaFailure
+from dashboard.gateway.cluster_link import ClusterLink
+from dashboard.gateway.translate import library_failures
+from dashboard.moves_wire import Outcomes, UnderWay
+
+
+class MoveGateway:
+    def __init__(self, link: ClusterLink) -> None:
+        self._link = link
+
+    def reassign(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
+        """Begun, not awaited; None cancels what is under way."""
+        self._need(wire.ALTER)
+        with library_failures(), self._link.connect() as connection:
+            return wire.reassign(connection, targets)
+
+    def under_way(self) -> dict[TopicPartition, UnderWay]:
+        self._need(wire.LIST)
+        with library_failures(), self._link.connect() as connection:
+            return wire.under_way(connection)
+
+    def elect(
+        self, keys: Collection[TopicPartition] | None = None, *, is_unclean: bool = False
+    ) -> Outcomes:
+        """Of these partitions, or of all."""
+        self._need(wire.ELECT)
+        with library_failures(), self._link.connect() as connection:
+            return wire.elect(connection, keys, is_unclean=is_unclean)
+
+    def _need(self, request: tuple[int, int]) -> None:
+        if not self._link.serves(request):
+            raise KafkaFailure(
+                "UNSUPPORTED_VERSION", "The cluster does not move partitions on request."
+            )
