@@ -1,13 +1,13 @@
 """A metadata store for a data directory, written by the store's own code.
 
 Everything in it is decided by the plan: the cluster's id, topics with their ids, leader epochs and
-configs, dynamic broker settings, the next producer id, finalized features. The broker that starts
-on it is elected controller and finds what it would have written itself.
+configs, dynamic broker settings, the next producer id. The broker that starts on it is elected
+controller and finds what it would have written itself. Features are finalised by that start, at the
+levels of this version: those of Kafka's that we have mean the same, and nothing of a log says more.
 """
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -29,8 +29,6 @@ from broker.metadata.store import Create, Done, Operation, Outcome, run_at_once
 from broker.metadata.writes import operations_for
 from broker.model.ids import BrokerId
 
-#: Where Kafka keeps finalized features in ZooKeeper.
-FEATURES: Final = "/feature"
 _TOPICS_A_SUBMISSION: Final = 100
 
 
@@ -76,9 +74,6 @@ def _submit(store: LocalStore, turns: _Turns, operations: Sequence[Operation]) -
 def _submissions(plan: Plan) -> list[list[Operation]]:
     first: list[Operation] = [Create(path) for path in znodes.SKELETON]
     first.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(plan.cluster_id)))
-    if plan.features:
-        value = {"version": 2, "status": 1, "features": dict(plan.features)}
-        first.append(Create(FEATURES, json.dumps(value, separators=(",", ":")).encode()))
     node_id = BrokerId(plan.node_id)
     changes: list[Change] = []
     if plan.default_broker_configs:

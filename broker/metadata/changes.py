@@ -63,6 +63,13 @@ class ProducerIdsAllocated(NamedTuple):
     next_producer_id: int
 
 
+class FeaturesChanged(NamedTuple):
+    """All finalised levels above 0 as they are now, and how often they were changed before."""
+
+    levels: Mapping[str, int]
+    epoch: int
+
+
 class ControllerElected(NamedTuple):
     controller_id: BrokerId
     controller_epoch: int
@@ -78,5 +85,6 @@ Change: TypeAlias = (
     | BrokerRegistered
     | BrokerGone
     | ProducerIdsAllocated
+    | FeaturesChanged
     | ControllerElected
 )

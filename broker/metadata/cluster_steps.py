@@ -3,10 +3,12 @@ propose ISRs. What is right, ``leaders`` and ``isr_proposals`` say; here is in w
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from typing import TypeVar
 
 from broker.metadata.changes import BrokerGone, BrokerRegistered, Change, PartitionsChanged
+from broker.metadata.features import first_levels, judge_updates, supports
 from broker.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from broker.metadata.isr_proposals import judge_isr_proposal
 from broker.metadata.leaders import preferred, settled, unclean
@@ -15,15 +17,20 @@ from broker.metadata.reassignment import check_factor, reassigned, unknown_to_re
 from broker.metadata.requests import (
     AlteredIsr,
     ElectedLeader,
+    FeatureUpdate,
     PartitionName,
     Reassigned,
     Reassignment,
     SettledBrokers,
+    UpdatedFeatures,
 )
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
+from broker.model.features import SUPPORTED
 from broker.model.ids import NO_BROKER, BrokerId
 from broker.model.leadership import IsrProposal
+
+logger = logging.getLogger(__name__)
 
 #: Partitions that one turn of the loop changes.
 SLICE_PARTITIONS = 64
@@ -69,17 +76,36 @@ def admit(
     Judged on the ``durable`` image: a write under way may fail, and who is admitted must not be in
     any ISR that it was in before. Nobody can bring it back into one meanwhile, as it is unknown.
     """
-    fresh = _fresh(durable, seen)
+    fresh = {
+        broker_id: broker
+        for broker_id, broker in _fresh(durable, seen).items()
+        if _takes_part(broker, proposed())
+    }
     if any(broker_id in durable.brokers for broker_id in fresh) or _is_in_an_isr(durable, fresh):
         message = "Brokers that registered anew are in an ISR still."
         error = ErrorCode.NOT_CONTROLLER
         yield Step([], [SettledBrokers(error=error, message=message)], is_last=True)
         return
+    levels = first_levels(proposed(), seen.values())
+    if levels is not None:
+        yield Step([levels], [SettledBrokers()])
     if fresh:
         registered = [BrokerRegistered(broker) for broker in fresh.values()]
         yield Step([*registered], [SettledBrokers()])
         yield from _settle_partitions(proposed, frozenset(), may_be_unclean)
     yield Step([], [SettledBrokers()], is_last=True)
+
+
+def _takes_part(broker: BrokerImage, image: ClusterImage) -> bool:
+    """Who does not support what is finalised waits until it is taken back."""
+    if supports(broker, image):
+        return True
+    logger.warning(
+        "broker %d takes no part: it does not support the finalised features %s",
+        broker.broker_id,
+        ", ".join(f"{name}={level}" for name, level in sorted(image.features.items())),
+    )
+    return False
 
 
 def _fresh(
@@ -210,6 +236,24 @@ def _unknown_to_elect(image: ClusterImage, topic: str, index: int) -> KafkaError
     found = topic if topic not in image.topics else f"{topic}-{index}"
     what = "topic" if topic not in image.topics else "partition"
     return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such {what} as {found}")
+
+
+def update_features(
+    proposed: Proposed,
+    updates: Sequence[FeatureUpdate],
+    validate_only: bool,
+    controller_id: BrokerId,
+) -> Steps[UpdatedFeatures]:
+    step: Step[UpdatedFeatures] = Step(is_last=True)
+    try:
+        change = judge_updates(proposed(), updates, controller_id, SUPPORTED)
+    except KafkaError as error:
+        step.results.append(UpdatedFeatures(error=error.code, message=error.message))
+    else:
+        step.results.append(UpdatedFeatures())
+        if change is not None and not validate_only:
+            step.changes.append(change)
+    yield step
 
 
 def alter_isr(

@@ -29,11 +29,19 @@ from broker.clock import Clock
 from broker.config.broker_config import BrokerConfig
 from broker.metadata import znodes
 from broker.metadata.changes import BrokerRegistered, Change
-from broker.metadata.cluster_steps import admit, alter_isr, elect_leaders, part_with, reassign
+from broker.metadata.cluster_steps import (
+    admit,
+    alter_isr,
+    elect_leaders,
+    part_with,
+    reassign,
+    update_features,
+)
 from broker.metadata.election import Election, elect
+from broker.metadata.features import first_levels
 from broker.metadata.image import BrokerImage, ClusterImage, Endpoint
 from broker.metadata.load import read_image
-from broker.metadata.pipeline import Pipeline, Step, failure_of
+from broker.metadata.pipeline import Pipeline, Step, Steps, failure_of
 from broker.metadata.requests import (
     AlteredConfig,
     AlteredIsr,
@@ -42,6 +50,7 @@ from broker.metadata.requests import (
     CreatedTopic,
     DeletedTopic,
     ElectedLeader,
+    FeatureUpdate,
     GrownTopic,
     MorePartitions,
     NewTopic,
@@ -53,6 +62,7 @@ from broker.metadata.requests import (
     RegisteredBroker,
     SettledBrokers,
     TopicReference,
+    UpdatedFeatures,
 )
 from broker.metadata.steps import RequestSteps, not_altered
 from broker.metadata.store import (
@@ -70,6 +80,7 @@ from broker.metadata.store import (
 from broker.metadata.writes import operations_for
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
+from broker.model.features import SUPPORTED
 from broker.model.ids import BrokerId, TopicId
 from broker.model.leadership import IsrProposal
 
@@ -245,7 +256,7 @@ class Controller:
         done: Callable[[RegisteredBroker], None],
     ) -> None:
         """Make the broker known, with a new broker epoch; also when it was registered before."""
-        broker = BrokerImage(broker_id, -1, tuple(endpoints), rack)
+        broker = BrokerImage(broker_id, -1, tuple(endpoints), rack, SUPPORTED)
         path = znodes.broker_path(broker_id)
         data = znodes.encode_broker(broker, self._clock.wall_ms())
         is_known = broker_id in self._pipeline.proposed.brokers
@@ -272,8 +283,17 @@ class Controller:
                 return
             registered = replace(broker, broker_epoch=node.creation_id)
             result = RegisteredBroker(broker_id, node.creation_id)
-            step = Step([BrokerRegistered(registered)], [result], is_last=True, is_stored=True)
-            self._pipeline.ask((s for s in (step,)), refused, lambda results: done(results[0]))
+            self._pipeline.ask(registered_alone(registered, result), refused, told)
+
+        def registered_alone(
+            registered: BrokerImage, result: RegisteredBroker
+        ) -> Steps[RegisteredBroker]:
+            yield Step([BrokerRegistered(registered)], [result], is_stored=True)
+            levels = first_levels(self._pipeline.proposed, [registered])
+            yield Step([] if levels is None else [levels], [result], is_last=True)
+
+        def told(results: list[RegisteredBroker]) -> None:
+            done(next((result for result in results if not result.is_success), results[0]))
 
         operations: list[Operation] = [self._fence()]
         if is_known:
@@ -352,6 +372,22 @@ class Controller:
 
         steps = elect_leaders(lambda: self._pipeline.proposed, wanted, is_unclean)
         self._pipeline.ask(steps, refused, done)
+
+    def update_features(
+        self,
+        updates: Sequence[FeatureUpdate],
+        validate_only: bool,
+        done: Callable[[UpdatedFeatures], None],
+    ) -> None:
+        """UpdateFeatures: all levels are finalised, or none."""
+
+        def refused(error: ErrorCode, message: str) -> list[UpdatedFeatures]:
+            return [UpdatedFeatures(error=error, message=message)]
+
+        steps = update_features(
+            lambda: self._pipeline.proposed, updates, validate_only, self._broker_id
+        )
+        self._pipeline.ask(steps, refused, lambda results: done(results[0]))
 
     # What the pipeline asks of us
 

@@ -14,6 +14,7 @@ from broker.metadata.changes import (
     BrokerRegistered,
     Change,
     ControllerElected,
+    FeaturesChanged,
     PartitionsAdded,
     PartitionsChanged,
     ProducerIdsAllocated,
@@ -75,6 +76,8 @@ def _brokers(old: ClusterImage, new: ClusterImage) -> Iterator[Change]:
 def _cluster(old: ClusterImage, new: ClusterImage) -> Iterator[Change]:
     if old.next_producer_id != new.next_producer_id:
         yield ProducerIdsAllocated(new.next_producer_id)
+    if old.features_epoch != new.features_epoch or old.features != new.features:
+        yield FeaturesChanged(new.features, new.features_epoch)
     controller = (new.controller_id, new.controller_epoch)
     if (old.controller_id, old.controller_epoch) != controller:
         yield ControllerElected(*controller)

@@ -21,6 +21,7 @@ from broker.metadata.changes import (
     BrokerRegistered,
     Change,
     ControllerElected,
+    FeaturesChanged,
     PartitionsAdded,
     PartitionsChanged,
     ProducerIdsAllocated,
@@ -28,6 +29,7 @@ from broker.metadata.changes import (
     TopicCreated,
     TopicDeleted,
 )
+from broker.model.features import SupportedFeature
 from broker.model.ids import NO_BROKER, BrokerId, TopicId
 from broker.model.leadership import LeaderAndIsr
 
@@ -84,6 +86,7 @@ class BrokerImage:
     broker_epoch: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
+    features: tuple[SupportedFeature, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,9 @@ class ClusterImage:
     default_broker_configs: Mapping[str, str] = field(default_factory=no_configs)
     broker_configs: Mapping[BrokerId, Mapping[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
+    #: Finalised levels above 0, and how often they were changed; -1: none were ever finalised.
+    features: Mapping[str, int] = field(default_factory=dict)
+    features_epoch: int = -1
     #: What made this image out of the one before.
     changes: tuple[Change, ...] = ()
 
@@ -169,6 +175,7 @@ class _Builder:
         | BrokerRegistered
         | BrokerGone
         | ProducerIdsAllocated
+        | FeaturesChanged
         | ControllerElected,
     ) -> None:
         fields = self._fields
@@ -183,6 +190,9 @@ class _Builder:
                 self._open("broker_configs")[change.broker_id] = change.configs
         elif isinstance(change, ProducerIdsAllocated):
             fields["next_producer_id"] = change.next_producer_id
+        elif isinstance(change, FeaturesChanged):
+            fields["features"] = change.levels
+            fields["features_epoch"] = change.epoch
         elif isinstance(change, ControllerElected):
             fields["controller_id"] = change.controller_id
             fields["controller_epoch"] = change.controller_epoch

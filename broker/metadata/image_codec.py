@@ -1,6 +1,7 @@
 """Images and changes as JSON, as brokers pull them from the controller.
 
-Version 0. Objects have short keys; a partition is a list, because there are many of them. What
+Version 0. Objects have short keys; a partition is a list, because there are many of them. Kinds of changes
+that came later stand apart from the steps ("later"), so that an older broker in the cluster reads the rest. What
 is not JSON, or lacks something, raises ``ValueError``: the other side is not one of ours.
 """
 
@@ -17,6 +18,7 @@ from broker.metadata.changes import (
     BrokerRegistered,
     Change,
     ControllerElected,
+    FeaturesChanged,
     PartitionsAdded,
     PartitionsChanged,
     ProducerIdsAllocated,
@@ -33,9 +35,12 @@ from broker.metadata.image import (
     TopicImage,
 )
 from broker.metadata.image_feed import ImageUpdate
+from broker.model.features import LevelRange, SupportedFeature
 from broker.model.ids import BrokerId
 
 VERSION = 0
+#: Kinds of changes that brokers of the first release cannot read.
+LATER = (FeaturesChanged,)
 
 
 def encode_update(update: ImageUpdate) -> bytes:
@@ -44,7 +49,14 @@ def encode_update(update: ImageUpdate) -> bytes:
         value["image"] = _image(update.image)
     else:
         value["base"] = update.base
-        value["steps"] = [[_change(change) for change in step] for step in update.steps]
+        value["steps"] = [
+            [_change(change) for change in step if not isinstance(change, LATER)]
+            for step in update.steps
+        ]
+        value["later"] = [
+            [_later_change(change) for change in step if isinstance(change, LATER)]
+            for step in update.steps
+        ]
     return json.dumps(value, separators=(",", ":")).encode()
 
 
@@ -55,7 +67,11 @@ def decode_update(data: bytes | memoryview) -> ImageUpdate:
         version = (int(value["epoch"]), int(value["version"]))
         if "image" in value:
             return ImageUpdate(*version, image=_read_image(value["image"], *version))
-        steps = [tuple(_read_change(change) for change in step) for step in value["steps"]]
+        later = value.get("later") or [()] * len(value["steps"])
+        steps = [
+            (*map(_read_change, step), *_read_later(more))
+            for step, more in zip(value["steps"], later, strict=True)
+        ]
         return ImageUpdate(*version, int(value["base"]), steps)
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(f"this is no image: {error!r}") from error
@@ -73,6 +89,8 @@ def _image(image: ClusterImage) -> dict[str, object]:
         "defaults": dict(image.default_broker_configs),
         "configs": {str(broker): dict(of) for broker, of in image.broker_configs.items()},
         "producer_id": image.next_producer_id,
+        "features": dict(image.features),
+        "features_epoch": image.features_epoch,
     }
 
 
@@ -92,6 +110,8 @@ def _read_image(value: Mapping[str, Any], controller_epoch: int, version: int) -
             BrokerId(int(broker)): _read_configs(of) for broker, of in value["configs"].items()
         },
         next_producer_id=int(value["producer_id"]),
+        features=dict(value.get("features", {})),
+        features_epoch=int(value.get("features_epoch", -1)),
     )
 
 
@@ -153,6 +173,7 @@ def _broker(broker: BrokerImage) -> dict[str, object]:
         "epoch": broker.broker_epoch,
         "endpoints": [list(endpoint) for endpoint in broker.endpoints],
         "rack": broker.rack,
+        "features": [[name, *levels] for name, levels in broker.features],
     }
 
 
@@ -162,6 +183,10 @@ def _read_broker(value: Mapping[str, Any]) -> BrokerImage:
         int(value["epoch"]),
         tuple(Endpoint(*endpoint) for endpoint in value["endpoints"]),
         value["rack"],
+        tuple(
+            SupportedFeature(name, LevelRange(low, high))
+            for name, low, high in value.get("features", ())
+        ),
     )
 
 
@@ -184,6 +209,7 @@ def _change(change: Change) -> list[object]:
         return ["changed", change.topic, [_partition(each) for each in change.partitions]]
     if isinstance(change, TopicConfigsChanged):
         return ["topic_configs", change.topic, dict(change.configs)]
+    assert not isinstance(change, LATER)
     return _cluster_change(change)
 
 
@@ -207,6 +233,10 @@ def _cluster_change(
     assert_never(change)
 
 
+def _later_change(change: FeaturesChanged) -> list[object]:
+    return ["features", dict(change.levels), change.epoch]
+
+
 def _read_partitions(value: Sequence[Sequence[Any]]) -> tuple[PartitionImage, ...]:
     return tuple(_read_partition(partition) for partition in value)
 
@@ -225,6 +255,16 @@ _READERS: Mapping[str, Callable[..., Change]] = {
     "producer_ids": ProducerIdsAllocated,
     "elected": ControllerElected,
 }
+
+
+_LATER_READERS: Mapping[str, Callable[..., Change]] = {
+    "features": lambda levels, epoch: FeaturesChanged(dict(levels), epoch),
+}
+
+
+def _read_later(value: Sequence[Sequence[Any]]) -> list[Change]:
+    """Those that are later still say nothing to us."""
+    return [_LATER_READERS[kind](*says) for kind, *says in value if kind in _LATER_READERS]
 
 
 def _read_change(value: Sequence[Any]) -> Change:

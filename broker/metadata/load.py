@@ -28,6 +28,7 @@ SUBTREES = (
     znodes.TOPIC_CONFIGS,
     znodes.BROKER_CONFIGS,
     znodes.PRODUCER_IDS,
+    znodes.FEATURES,
     znodes.CONTROLLER_EPOCH,
 )
 
@@ -39,6 +40,8 @@ def image_from_nodes(nodes: Nodes) -> ClusterImage:
     topics = _topics(nodes[znodes.TOPICS], _configs(nodes[znodes.TOPIC_CONFIGS]))
     broker_configs = _configs(nodes[znodes.BROKER_CONFIGS])
     epochs = _data(nodes, znodes.BROKER_EPOCHS)
+    found = _data(nodes, znodes.FEATURES)
+    features, features_epoch = ({}, -1) if found is None else znodes.decode_features(found)
     # In a cluster a registration holds once it was answered: until then its broker may still be
     # in an ISR that it belonged to in an earlier life.
     answered = None if epochs is None else znodes.decode_broker_epochs(epochs)
@@ -59,6 +62,8 @@ def image_from_nodes(nodes: Nodes) -> ClusterImage:
         default_broker_configs=broker_configs.pop(znodes.DEFAULT_ENTITY, NO_CONFIGS),
         broker_configs={BrokerId(int(name)): value for name, value in broker_configs.items()},
         next_producer_id=_next_producer_id(_data(nodes, znodes.PRODUCER_IDS)),
+        features=features,
+        features_epoch=features_epoch,
     )
 
 

@@ -173,6 +173,19 @@ class ElectedLeader(Result):
     index: int
 
 
+class FeatureUpdate(NamedTuple):
+    """A level to finalise; ``upgrade_type`` by its number in the protocol."""
+
+    name: str
+    level: int
+    upgrade_type: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatedFeatures(Result):
+    """All levels of one request are finalised, or (validate-only) could be."""
+
+
 @dataclass(frozen=True, slots=True)
 class SettledBrokers(Result):
     """Brokers that came or went are in the image, and partitions led accordingly."""

@@ -115,3 +115,5 @@ class ControllerTerm:
         if self.feed is not None:
             self.feed.publish(after)
             self._on_image()
+        if before.features_epoch != after.features_epoch:
+            self._settle()  # who did not support what was finalised may do now

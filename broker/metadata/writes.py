@@ -16,6 +16,7 @@ from broker.metadata.changes import (
     BrokerRegistered,
     Change,
     ControllerElected,
+    FeaturesChanged,
     PartitionsAdded,
     PartitionsChanged,
     ProducerIdsAllocated,
@@ -67,7 +68,21 @@ def _operations(
     elif isinstance(change, TopicConfigsChanged):
         path = znodes.topic_config_path(change.topic)
         yield from _configs(path, before.topics[change.topic].configs, change.configs)
-    elif isinstance(change, BrokerConfigsChanged):
+    else:
+        yield from _cluster_operations(before, change, controller_id)
+
+
+def _cluster_operations(
+    before: ClusterImage,
+    change: BrokerConfigsChanged
+    | BrokerRegistered
+    | BrokerGone
+    | ProducerIdsAllocated
+    | FeaturesChanged
+    | ControllerElected,
+    controller_id: BrokerId,
+) -> Iterator[Operation]:
+    if isinstance(change, BrokerConfigsChanged):
         if change.broker_id is None:
             known = before.default_broker_configs
         else:
@@ -75,6 +90,12 @@ def _operations(
         yield from _configs(znodes.broker_config_path(change.broker_id), known, change.configs)
     elif isinstance(change, ProducerIdsAllocated):
         yield _producer_ids(before.next_producer_id, change.next_producer_id, controller_id)
+    elif isinstance(change, FeaturesChanged):
+        data = znodes.encode_features(change.levels, change.epoch)
+        if before.features_epoch < 0:
+            yield Create(znodes.FEATURES, data)
+        else:
+            yield SetData(znodes.FEATURES, data)
     elif isinstance(change, BrokerRegistered | BrokerGone | ControllerElected):
         # Read from the store; of brokers only the epochs are written, once for all.
         return

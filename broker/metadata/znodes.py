@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from broker.metadata.image import BrokerImage, Endpoint
+from broker.model.features import FOREIGN, LevelRange, SupportedFeature
 from broker.model.ids import BrokerId, TopicId
 
 CLUSTER = "/cluster"
@@ -34,6 +35,7 @@ TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 DELETE_TOPICS = "/admin/delete_topics"
 PRODUCER_IDS = "/latest_producer_id_block"
+FEATURES = "/feature"
 
 #: Name of the config node that holds for every broker.
 DEFAULT_ENTITY = "<default>"
@@ -242,7 +244,10 @@ def encode_broker(broker: BrokerImage, wall_ms: int, directory_id: str = "") -> 
         "listener_security_protocol_map": {
             e.listener: e.security_protocol for e in broker.endpoints
         },
-        "features": {},
+        "features": {
+            name: {"min_version": levels.min_level, "max_version": levels.max_level}
+            for name, levels in broker.features
+        },
     }
     if broker.rack is not None:
         value["rack"] = broker.rack
@@ -275,7 +280,29 @@ def decode_broker(broker_id: BrokerId, broker_epoch: int, data: bytes) -> Broker
         listener, _, address = str(text).partition("://")
         host, _, port = address.rpartition(":")
         endpoints.append(Endpoint(listener, host.strip("[]"), int(port), protocols[listener]))
-    return BrokerImage(broker_id, broker_epoch, tuple(endpoints), value.get("rack"))
+    features = tuple(
+        SupportedFeature(name, LevelRange(levels["min_version"], levels["max_version"]))
+        for name, levels in sorted(value.get("features", {}).items())
+    )
+    return BrokerImage(broker_id, broker_epoch, tuple(endpoints), value.get("rack"), features)
+
+
+def encode_features(levels: Mapping[str, int], epoch: int) -> bytes:
+    """With our epoch: the version of a node begins anew where metadata are moved to."""
+    features = {name: {"max_version_level": level} for name, level in sorted(levels.items())}
+    return _encode({"version": 2, "status": 1, "features": features, "epoch": epoch})
+
+
+def decode_features(data: bytes) -> tuple[dict[str, int], int]:
+    """Levels and epoch; without those of Kafka's that mean nothing here: an adopted node's metadata may hold them, and
+    bare levels."""
+    found = _decode(data)
+    levels = {}
+    for name, value in found["features"].items():
+        level = value if isinstance(value, int) else value["max_version_level"]
+        if level > 0 and name not in FOREIGN:
+            levels[str(name)] = int(level)
+    return levels, int(found.get("epoch", 0))
 
 
 def topic_id_text(topic_id: uuid.UUID) -> str:

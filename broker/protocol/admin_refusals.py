@@ -159,6 +159,13 @@ def _alter_partition_reassignments(types: Any, code: int, message: str | None, r
     )
 
 
+def _update_features(types: Any, code: int, message: str | None, _request: Any) -> Any:
+    results = {"results": ()} if hasattr(types, "UpdatableFeatureResult") else {}
+    return types.UpdateFeaturesResponse(
+        throttle_time=0, error_code=code, error_message=message, **results
+    )
+
+
 def _list_partition_reassignments(types: Any, code: int, message: str | None, request: Any) -> Any:
     topics = [
         types.OngoingTopicReassignment(
@@ -191,5 +198,6 @@ ADMIN_ANSWERS: dict[int, Callable[[Any, int, str | None, Any], Any]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
     ApiKey.ELECT_LEADERS: _elect_leaders,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _alter_partition_reassignments,
+    ApiKey.UPDATE_FEATURES: _update_features,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _list_partition_reassignments,
 }

@@ -155,6 +155,7 @@ SERVED: dict[int, ApiRange] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: ApiRange(0, 1, 0, 0),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: ApiRange(0, 0, 0, 0),
     ApiKey.OFFSET_DELETE: ApiRange(0, 0, 0, NEVER),
+    ApiKey.UPDATE_FEATURES: ApiRange(0, 2, 0, 0),
     ApiKey.DESCRIBE_CLUSTER: ApiRange(0, 2, 0, 0),
     ApiKey.DESCRIBE_PRODUCERS: ApiRange(0, 0, 0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: ApiRange(0, 0, 0, 0),
@@ -165,25 +166,6 @@ SERVED: dict[int, ApiRange] = {
     ApiKey.LIST_CONFIG_RESOURCES: ApiRange(0, 1, 0, 0),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ApiRange(0, 0, 0, 0),
 }
-
-
-class Feature(NamedTuple):
-    """A feature of KIP-584: the levels that this broker can, and the one that counts."""
-
-    name: str
-    min_level: int
-    max_level: int
-    finalized: int
-
-
-#: A client looks at the finalized level before it uses what needs it: Produce 12, EndTxn 5 and
-#: TxnOffsetCommit 5 mean something else from ``transaction.version`` 2 on.
-FEATURES = (
-    Feature("group.version", 0, 1, 1),
-    Feature("transaction.version", 0, 2, 2),
-)
-#: Rises with each change of what is finalized.
-FEATURES_EPOCH = 2
 
 
 def is_served(api_key: int, version: int) -> bool:

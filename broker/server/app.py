@@ -29,6 +29,7 @@ from broker.metadata.local_store import LocalStore
 from broker.metadata.requests import NewTopic
 from broker.metadata.zookeeper_address import ZooKeeperAddress
 from broker.model.errors import CorruptLogError
+from broker.model.features import why_unsupported
 from broker.model.ids import BrokerId, TopicPartition
 from broker.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.protocol import schema
@@ -264,6 +265,9 @@ class Broker:
         problem = await called_back(self._controller.start, self.cluster_id)
         if problem is not None:
             raise StartError(problem)
+        unsupported = why_unsupported(self.image.features)
+        if unsupported is not None:
+            raise StartError(f"this version cannot serve this data directory: {unsupported}")
         self.on_broker_configs(self.image)
         return identity
 

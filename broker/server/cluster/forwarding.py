@@ -29,6 +29,7 @@ FORWARDED: Final = frozenset(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
         # Or who has just begun one might be told that nothing is under way.
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.UPDATE_FEATURES,
     }
 )
 _LENGTH: Final = Struct(">i")

@@ -32,6 +32,7 @@ from broker.metadata.term import ControllerTerm
 from broker.metadata.zookeeper_address import ZooKeeperAddress
 from broker.metadata.zookeeper_session import SessionFile
 from broker.metadata.zookeeper_store import CannotConnectError, ZooKeeperStore
+from broker.model.features import SUPPORTED, why_unsupported
 from broker.model.ids import NO_BROKER, BrokerId
 from broker.server.cluster.forwarding import forward, is_forwarded
 from broker.server.cluster.isr_wire import AskedIsr
@@ -120,6 +121,9 @@ class Membership:
         image = await called_back(read_image, self.store)
         if isinstance(image, str):
             raise StartError(image)
+        unsupported = why_unsupported(image.features)
+        if unsupported is not None:
+            raise StartError(f"this version cannot join: {unsupported}")
         self.image = image
         return agreed
 
@@ -127,7 +131,7 @@ class Membership:
         """Others can reach us from here on."""
         self._registration = Registration(
             self.store,
-            BrokerImage(self.broker_id, -1, endpoints, rack),
+            BrokerImage(self.broker_id, -1, endpoints, rack, SUPPORTED),
             directory_id,
             self._broker.clock,
             self._on_registered,
@@ -301,6 +305,12 @@ class Membership:
             base = before if self._told is None else self._told
             after = replace(after, changes=tuple(differences(base, after)))
         self.image = after
+        unsupported = why_unsupported(after.features)
+        if unsupported is not None:
+            # Finalised while our registration had lapsed: nobody asked whether we can.
+            logger.critical("this version cannot stay: %s", unsupported)
+            self._broker.request_stop()
+            return
         self.refusals.on_image(after)
         if is_told:
             self._told = after

@@ -13,12 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.model.error_code import ErrorCode
-from broker.protocol.api_versions import (
-    FEATURES,
-    FEATURES_EPOCH,
-    advertised,
-    is_valid_client_software,
-)
+from broker.model.features import SUPPORTED
+from broker.protocol.api_versions import advertised, is_valid_client_software
 from broker.protocol.schema import response_types
 
 if TYPE_CHECKING:
@@ -27,10 +23,14 @@ if TYPE_CHECKING:
 
 SOFTWARE_FROM = 3
 ZERO_LEVELS_FROM = 4
+#: Of levels that were never finalised by UpdateFeatures. The first release always told 2, and clients never
+#: go back to an older epoch.
+FIRST_FEATURES_EPOCH = 3
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> object:
     types = response_types(context.api_key, context.api_version)
+    image = broker.image
     error_code = ErrorCode.NONE
     if context.api_version >= SOFTWARE_FROM:
         name, version = request.client_software_name, request.client_software_version
@@ -47,17 +47,15 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> object:
         throttle_time=0,
         supported_features=[
             types.SupportedFeatureKey(
-                name=each.name, min_version=each.min_level, max_version=each.max_level
+                name=name, min_version=levels.min_level, max_version=levels.max_level
             )
-            for each in FEATURES
-            if each.min_level > 0 or context.api_version >= ZERO_LEVELS_FROM
+            for name, levels in SUPPORTED
+            if levels.min_level > 0 or context.api_version >= ZERO_LEVELS_FROM
         ],
-        finalized_features_epoch=FEATURES_EPOCH,
+        finalized_features_epoch=image.features_epoch + FIRST_FEATURES_EPOCH,
         finalized_features=[
-            types.FinalizedFeatureKey(
-                name=each.name, max_version_level=each.finalized, min_version_level=each.finalized
-            )
-            for each in FEATURES
+            types.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in image.features.items()
         ],
         zk_migration_ready=False,
     )

@@ -23,6 +23,7 @@ from broker.coordinator.group.requests import (
     HeartbeatRequest,
 )
 from broker.model.error_code import ErrorCode
+from broker.model.features import GROUP_VERSION
 from broker.model.ids import ZERO_TOPIC_ID, TopicId
 from broker.protocol.codec import EncodedItems
 from broker.protocol.schema import response_types
@@ -45,7 +46,11 @@ MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def _is_served(broker: Broker) -> bool:
-    return CONSUMER in broker.config.group_coordinator_rebalance_protocols
+    """Metadata of the first release finalises nothing, and its groups go on."""
+    image = broker.image
+    return CONSUMER in broker.config.group_coordinator_rebalance_protocols and (
+        image.features_epoch < 0 or GROUP_VERSION in image.features
+    )
 
 
 # --- ConsumerGroupHeartbeat -------------------------------------------------------------------

@@ -1,12 +1,11 @@
 """Adoptions of directories made by hand: what is taken, what is refused, what a kill leaves."""
 
 import fcntl
-import json
 import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,11 @@ from broker.adopt.disk import Disk
 from broker.adopt.judgement import UNKNOWN_PRODUCER_IDS
 from broker.adopt.plan import Mode
 from broker.adopt.refusal import Refusal
-from broker.adopt.store_writer import FEATURES
 from broker.config.properties import parse_properties
 from broker.metadata.files import DiskDirectory
 from broker.metadata.image import ClusterImage
 from broker.metadata.load import read_image
 from broker.metadata.local_store import LocalStore
-from broker.metadata.store import Node
 from broker.model.ids import TopicPartition
 from broker.storage.checkpoints import encode_topic_id, parse_offsets, parse_partition_metadata
 from broker.storage.producer_snapshot import SnapshotEntry, encode_snapshot
@@ -77,20 +74,17 @@ def take(data: Path, *sources: KafkaDirectory, disk: Disk | None = None, **optio
     return adopt(Options(paths, data, **options), disk or Disk(), lambda *_: None)
 
 
-def stored(data: Path) -> tuple[ClusterImage, Mapping[str, Any]]:
-    """The image and the features in the metadata store."""
+def stored(data: Path) -> ClusterImage:
+    """What the metadata store says."""
     turns = Turns()
     store = LocalStore(DiskDirectory(str(data / "metadata")), turns.run_blocking, turns.post)
     store.open()
     images: list[ClusterImage | None] = []
-    nodes: list[Any] = []
     read_image(store, images.append)
-    store.get(FEATURES, nodes.append)
     turns.run()
     store.close()
     assert images[0] is not None
-    features = json.loads(nodes[0].data)["features"] if isinstance(nodes[0], Node) else {}
-    return images[0], features
+    return images[0]
 
 
 def files(path: Path) -> dict[str, tuple[bytes, int]]:
@@ -111,7 +105,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 def test_the_store_holds_what_the_metadata_log_says(kafka: KafkaDirectory, data: Path) -> None:
     take(data, kafka)
-    image, features = stored(data)
+    image = stored(data)
     assert image.cluster_id == made.CLUSTER_ID
     assert {topic.name: topic.topic_id for topic in image.topics.values()} == {
         "orders": ORDERS,
@@ -124,7 +118,7 @@ def test_the_store_holds_what_the_metadata_log_says(kafka: KafkaDirectory, data:
     assert image.next_producer_id == 4000
     assert image.default_broker_configs == {"message.max.bytes": "2000000"}
     assert image.broker_configs == {1: {"log.cleaner.threads": "2"}}
-    assert features == {"metadata.version": 25}
+    assert image.features_epoch == -1  # finalised by the first start
 
 
 def test_a_partition_without_a_leader_is_led_in_the_next_epoch(
@@ -132,7 +126,7 @@ def test_a_partition_without_a_leader_is_led_in_the_next_epoch(
 ) -> None:
     take(data, kafka)
     # Epoch 2, then the stop named no leader (3), now this node is elected (4).
-    assert stored(data)[0].topics["lines"].partitions[0].leader_epoch == 4
+    assert stored(data).topics["lines"].partitions[0].leader_epoch == 4
 
 
 def test_no_leader_epoch_lies_below_what_the_log_has_seen(tmp_path: Path, data: Path) -> None:
@@ -140,7 +134,7 @@ def test_no_leader_epoch_lies_below_what_the_log_has_seen(tmp_path: Path, data: 
     kafka.metadata([made.topic_record("t", ORDERS), made.partition_record(ORDERS, 0)])
     kafka.partition("t", 0, ORDERS, epochs=[(0, 0), (9, 4)])
     take(data, kafka)
-    assert stored(data)[0].topics["t"].partitions[0].leader_epoch == 9
+    assert stored(data).topics["t"].partitions[0].leader_epoch == 9
 
 
 @pytest.mark.parametrize("mode", Mode)
@@ -276,7 +270,7 @@ def test_a_partition_without_a_directory_is_told(kafka: KafkaDirectory, data: Pa
     (kafka.path / "orders-1").rmdir()
     report = take(data, kafka).report
     assert any("orders-1" in note for note in report.notes)
-    assert len(stored(data)[0].topics["orders"].partitions) == 2
+    assert len(stored(data).topics["orders"].partitions) == 2
 
 
 def test_directories_of_several_disks_become_one(tmp_path: Path, data: Path) -> None:
@@ -314,7 +308,7 @@ def test_a_topic_whose_retention_is_not_found_is_held_and_named(
 ) -> None:
     report = take(data, kafka).report
     assert report.held == ("lines",)
-    assert stored(data)[0].topics["lines"].configs == {
+    assert stored(data).topics["lines"].configs == {
         "retention.ms": "-1",
         "retention.bytes": "-1",
     }
@@ -330,7 +324,7 @@ def test_with_kafkas_settings_nothing_is_held(
     )
     report = take(data, kafka, config=settings).report
     assert report.held == ()
-    assert stored(data)[0].topics["lines"].configs == {}
+    assert stored(data).topics["lines"].configs == {}
     written = parse_properties((data / "broker.properties").read_text())
     assert written == {"node.id": "1", "log.retention.hours": "24"}
     assert report.settings_left == ("listeners", "log.segment.bytes", "ssl.keystore.password")
@@ -396,7 +390,7 @@ def test_salvage_takes_topics_that_the_metadata_does_not_know(
     kafka.partition("unknown", 1, unknown, epochs=[(0, 0), (6, 4)])
     report = take(data, kafka, is_salvage=True).report
     assert report.unlisted == ("unknown",)
-    topic = stored(data)[0].topics["unknown"]
+    topic = stored(data).topics["unknown"]
     assert topic.topic_id == unknown
     assert [p.leader_epoch for p in topic.partitions] == [0, 6]
     assert topic.configs == {
@@ -418,7 +412,7 @@ def test_salvage_without_any_metadata_gives_out_no_producer_id_twice(
         take(data, kafka)
     report = take(data, kafka, is_salvage=True).report
     assert report.next_producer_id > UNKNOWN_PRODUCER_IDS + 77
-    assert stored(data)[0].next_producer_id == report.next_producer_id
+    assert stored(data).next_producer_id == report.next_producer_id
 
 
 # Compactions that were interrupted -----------------------------------------------------------------
@@ -687,7 +681,7 @@ def test_an_adoption_that_is_killed_goes_on_when_called_again(
         assert wanted in (None, found)
         wanted = found
         assert not (data / "adopting").exists()
-        assert sorted(stored(data)[0].topics) == ["t", "u"]
+        assert sorted(stored(data).topics) == ["t", "u"]
         life += 1
     assert life > 20
 

@@ -13,6 +13,7 @@ import pytest
 from broker.metadata import znodes
 from broker.metadata.changes import (
     BrokerRegistered,
+    FeaturesChanged,
     PartitionsAdded,
     PartitionsChanged,
     ProducerIdsAllocated,
@@ -75,6 +76,7 @@ def test_every_image_says_what_made_it_out_of_the_one_before() -> None:
     delete(cluster, "t")
     assert [[type(change) for change in image.changes] for image in cluster.images] == [
         [BrokerRegistered],
+        [FeaturesChanged],
         [TopicCreated],
         [PartitionsAdded],
         [TopicConfigsChanged],
@@ -82,7 +84,7 @@ def test_every_image_says_what_made_it_out_of_the_one_before() -> None:
         [PartitionsChanged],
         [TopicDeleted],
     ]
-    assert [image.version for image in cluster.images] == list(range(1, 8))
+    assert [image.version for image in cluster.images] == list(range(1, 9))
 
 
 def test_a_topic_that_did_not_change_is_the_same_object_in_the_next_image() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 
 import pytest
@@ -12,6 +13,7 @@ from broker.metadata.changes import (
     BrokerRegistered,
     Change,
     ControllerElected,
+    FeaturesChanged,
     PartitionsAdded,
     PartitionsChanged,
     ProducerIdsAllocated,
@@ -21,7 +23,8 @@ from broker.metadata.changes import (
 )
 from broker.metadata.image import BrokerImage, ClusterImage, Endpoint, PartitionImage, TopicImage
 from broker.metadata.image_codec import decode_update, encode_update
-from broker.metadata.image_feed import NOTHING_KNOWN, ImageFeed, ImageFollower
+from broker.metadata.image_feed import NOTHING_KNOWN, ImageFeed, ImageFollower, ImageVersion
+from broker.model.features import SUPPORTED
 from broker.model.ids import NO_BROKER, BrokerId
 
 ONE, TWO, THREE = map(BrokerId, (1, 2, 3))
@@ -42,7 +45,8 @@ ORDERS = topic("orders", 2, **{"retention.ms": "1000"})
 #: Each fits on the image that the ones before it made.
 STORY: list[Change] = [
     ControllerElected(TWO, 3),
-    BrokerRegistered(BrokerImage(ONE, 77, ENDPOINTS, "rack a")),
+    FeaturesChanged({"transaction.version": 2}, 0),
+    BrokerRegistered(BrokerImage(ONE, 77, ENDPOINTS, "rack a", SUPPORTED)),
     BrokerRegistered(BrokerImage(TWO, 78, ())),
     TopicCreated(ORDERS),
     TopicCreated(topic("plain", 1)),
@@ -60,6 +64,7 @@ STORY: list[Change] = [
     BrokerConfigsChanged(None, {"log.retention.ms": "5"}),
     BrokerConfigsChanged(ONE, {"log.retention.ms": "6"}),
     ProducerIdsAllocated(1000),
+    FeaturesChanged({}, 1),
     BrokerGone(ONE),
     TopicDeleted(topic("plain", 1)),
 ]
@@ -84,6 +89,23 @@ def test_a_follower_comes_to_the_controllers_image_by_whatever_way(known_count: 
     assert follower.on_update(decode_update(encode_update(update)))
     for name in ClusterImage.__slots__:
         assert name == "changes" or getattr(follower.image, name) == getattr(image, name), name
+
+
+def test_older_brokers_read_what_they_know() -> None:
+    """A kind that came later stands apart; what is later still is passed over."""
+    image = ClusterImage(controller_epoch=3, brokers={ONE: BrokerImage(ONE, 77, ())})
+    feed = ImageFeed(image)
+    feed.publish(image.apply([BrokerGone(ONE), FeaturesChanged({}, 4)]))
+    update = feed.update_for(ImageVersion(3, 0))
+    assert update is not None
+    value = json.loads(encode_update(update))
+    assert value["steps"] == [[["gone", 1]]]
+    assert value["later"] == [[["features", {}, 4]]]
+    value["later"][0].append(["of the future", 1, 2])
+    found = decode_update(json.dumps(value).encode())
+    assert found.steps == [(BrokerGone(ONE), FeaturesChanged({}, 4))]
+    del value["later"]  # from an older controller
+    assert decode_update(json.dumps(value).encode()).steps == [(BrokerGone(ONE),)]
 
 
 def test_the_last_step_tells_what_changed() -> None:

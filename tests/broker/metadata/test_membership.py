@@ -23,6 +23,7 @@ from broker.metadata.term import ControllerTerm
 from broker.metadata.writes import operations_for
 from broker.metadata.znodes import TopicAssignment
 from broker.model.error_code import ErrorCode
+from broker.model.features import SUPPORTED, SupportedFeature
 from broker.model.ids import NO_BROKER, BrokerId
 from broker.model.leadership import IsrMember, IsrProposal
 from tests.broker.metadata.test_simulated_zookeeper import TurnSchedule
@@ -37,7 +38,13 @@ REPLICAS = tuple(map(BrokerId, (1, 2, 3)))
 class Member:
     """One broker's part in the cluster's metadata."""
 
-    def __init__(self, world: ClusterWorld, number: int, directory_id: str = "") -> None:
+    def __init__(
+        self,
+        world: ClusterWorld,
+        number: int,
+        directory_id: str = "",
+        features: tuple[SupportedFeature, ...] = SUPPORTED,
+    ) -> None:
         self.broker_id = BrokerId(number)
         self.store = SimulatedStore(world.server, world.schedule, number)
         self.epochs: list[int] = []
@@ -46,7 +53,7 @@ class Member:
         endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 9000 + number, "PLAINTEXT")
         self.registration = Registration(
             self.store,
-            BrokerImage(self.broker_id, -1, (endpoint,)),
+            BrokerImage(self.broker_id, -1, (endpoint,), None, features),
             directory_id or f"directory-{number}",
             FixedClock(),
             self.epochs.append,
