@@ -27,6 +27,7 @@ class Permission(Enum):
     CHANGE_TOPICS = "change topics"
     CHANGE_GROUPS = "change consumer groups"
     ABORT_TRANSACTIONS = "abort transactions"
+    MOVE_PARTITIONS = "move partitions and elect leaders"
     CHANGE_ALERTS = "change alerts"
     RUN_JOBS = "run and schedule jobs"
     CHANGE_REPORTS = "change reports"
@@ -41,6 +42,7 @@ _OPERATOR = _VIEWER | {
     Permission.CHANGE_TOPICS,
     Permission.CHANGE_GROUPS,
     Permission.ABORT_TRANSACTIONS,
+    Permission.MOVE_PARTITIONS,
     Permission.CHANGE_ALERTS,
     Permission.RUN_JOBS,
     Permission.CHANGE_REPORTS,

@@ -2,13 +2,25 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
+import httpx
 import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+from playwright.sync_api import expect
 
-from tests.support import requests
+from tests.support import processes, requests
+from tests.support.browser import Visitor, screenshot
 from tests.support.cluster import Cluster
 from tests.support.processes import wait_until
-from tests.support.web import WebProcess
+from tests.support.replicated import create_topic, partitions_of, produce_values
+from tests.support.web import WebProcess, post
 from tests.support.wire import Wire
 from tests.support.zookeeper import ZooKeeper
 
@@ -57,3 +69,127 @@ def test_a_broker_that_is_killed_is_seen_with_all_that_follows(
         cluster.brokers[killed].start()
         wait("", f"Broker {killed} joined the cluster.")
         wait("problems/", "Every partition has a leader and all its replicas in sync")
+
+
+def text_of(client: httpx.Client, path: str) -> str:
+    return " ".join(re.sub("<[^>]*>", " ", client.get(path).text).split())
+
+
+def move(client: httpx.Client, query: str) -> None:
+    """A plan, confirmed as it was shown; again where the cluster has changed meanwhile."""
+    path = f"brokers/moves/plan?{query}"
+
+    def has_begun() -> bool:
+        shown = client.get(path).text
+        found = re.search('name="digest" value="([0-9a-f]+)"', shown)
+        return (
+            found is not None and "began to move." in post(client, path, {"digest": found[1]}).text
+        )
+
+    wait_until(has_begun, 60, query, every=0.2)
+
+
+def test_partitions_are_moved_and_leaders_elected_by_the_pages(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, chromium: Any
+) -> None:
+    topic = create_topic(cluster, replicas=[3, 1])
+    produce_values(cluster, topic, [f"{number} {'x' * 2000}" for number in range(3000)])
+    throttle(cluster, topic, 2, "1000")
+    data = cluster.brokers[1].data
+    web = WebProcess(tmp_path_factory.mktemp("web"), cluster.bootstrap, data=data)
+    with web, web.client("olga") as client:
+
+        def wait(*words: str, of: httpx.Client = client) -> None:
+            processes.wait_until(
+                lambda: all(word in text_of(of, "brokers/moves/") for word in words),
+                60,
+                f"{words} on the page of moves",
+                every=0.2,
+            )
+
+        wait("Nothing is being moved.", "Every partition is led by its first replica.")
+        changed = post(client, "brokers/moves/plan?what=leave&broker=3", {"digest": "0"})
+        assert "The cluster has changed since the plan was shown" in changed.text
+        visitor = Visitor(chromium, web, "olga")
+        page = visitor.page
+        page.goto("brokers/moves/")
+        form = page.get_by_role("form", name="Empty a broker")
+        form.get_by_role("combobox").select_option("3")
+        form.get_by_role("button").click()
+        expect(page.get_by_role("row", name=f"{topic}-0")).to_have_text(
+            re.compile(r"3\s*1\s*2\s*1")
+        )
+        in_all_looks(page, "moves-plan")
+        page.get_by_role("button", name=re.compile("^Move")).click()
+        expect(page.get_by_text("began to move.")).to_be_visible()
+        expect(page.get_by_role("meter", name=f"Copied of {topic}-0 to broker 2")).to_be_visible()
+        wait("has not grown since")
+        page.reload()
+        in_all_looks(page, "moves")
+        with web.client("vera") as viewer:
+            wait(f"{topic}-0", of=viewer)
+            assert "Cancel" not in text_of(viewer, "brokers/moves/")
+        page.get_by_role("link", name=f"Cancel the move of {topic}-0").click()
+        in_all_looks(page, "moves-cancel")
+        page.get_by_role("button", name="Take it back").click()
+        expect(page.get_by_text("1 partition: stay where they were.")).to_be_visible()
+        wait("Nothing is being moved.")
+        throttle(cluster, topic, 2, None)
+        move(client, "what=leave&broker=3")
+        wait("Nothing is being moved.")
+        assert "Nothing is to be moved." in text_of(
+            client, "brokers/moves/plan?what=leave&broker=3"
+        )
+        (left,) = partitions_of(cluster, topic)
+        assert set(left.replica_nodes) == {1, 2}
+        # Another first replica, which leads only once it is elected.
+        other = 3 - left.leader_id
+        query = f"what=move&topic={topic}&partition=0&replicas={other},{left.leader_id}"
+        move(client, query)
+        wait(f"{topic}-0 {left.leader_id} {other} can lead")
+        page.goto("brokers/moves/")
+        in_all_looks(page, "moves-preferred")
+        page.get_by_role("link", name=f"Elect broker {other} for {topic}-0").click()
+        in_all_looks(page, "leaders-elect")
+        page.get_by_role("button", name="Elect").click()
+        expect(page.get_by_text("are led by their first replica.")).to_be_visible()
+        wait("Every partition is led by its first replica.")
+        audited = client.get("audit/").text
+        for action in ("partition.reassign", "partition.reassign_cancel", "leader.elect"):
+            assert action in audited
+        for query, words in (
+            (f"what=move&topic={topic}&partition=0&replicas=1,1", "A broker is named twice."),
+            (f"what=move&topic={topic}&partition=7&replicas=1", "There is no partition 7"),
+            (f"what=move&topic={topic}&partition=0&replicas=9", "There is no broker 9."),
+            (f"what=move&topic={topic}&partition=0&replicas=one", "Replicas are numbers"),
+        ):
+            assert words in text_of(client, f"brokers/moves/plan?{query}")
+        visitor.close()
+
+
+def throttle(cluster: Cluster, topic: str, broker: int, rate: str | None) -> None:
+    """Of what this broker copies of the topic; None: none."""
+    with Wire(cluster.brokers[broker].address, timeout=30) as wire:
+        named = "*" if rate else ""
+        requests.alter_config(wire, topic, "follower.replication.throttled.replicas", named)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    entry = ConfigEntry(
+        "follower.replication.throttled.rate",
+        rate,
+        incremental_operation=AlterConfigOpType.SET if rate else AlterConfigOpType.DELETE,
+    )
+    resource = ConfigResource(ResourceType.BROKER, str(broker), incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def in_all_looks(page: Any, name: str) -> None:
+    """Nothing runs over the side in any look; pictures where they are wanted."""
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        for width in (1440, 390):
+            page.set_viewport_size({"width": width, "height": 900})
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= width, f"{name} is {wide} wide"
+            screenshot(page, f"{name}-{scheme}-{width}")
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": 1440, "height": 900})
