@@ -61,7 +61,7 @@ def replace_topic(
     settings: Sequence[tuple[str, str | None]], broker: BrokerConfig
 ) -> dict[str, str]:
     """AlterConfigs of a topic: ``settings`` are all overrides from now on."""
-    after = _all_given(settings)
+    after = all_given(settings)
     validate_topic_overrides(after, broker)
     return after
 
@@ -70,7 +70,7 @@ def replace_broker(
     settings: Sequence[tuple[str, str | None]], per_broker: bool, broker: BrokerConfig
 ) -> dict[str, str]:
     """AlterConfigs of one broker, or of all of them."""
-    after = _all_given(settings)
+    after = all_given(settings)
     validate_broker_dynamic(after, per_broker, broker)
     return after
 
@@ -124,7 +124,8 @@ def _split(text: str) -> list[str]:
     return items
 
 
-def _all_given(settings: Sequence[tuple[str, str | None]]) -> dict[str, str]:
+def all_given(settings: Sequence[tuple[str, str | None]]) -> dict[str, str]:
+    """What AlterConfigs says. The values are not checked yet."""
     _check_each_once([name for name, _ in settings])
     _check_none_missing([name for name, value in settings if value is None])
     given = {name: value for name, value in settings if value is not None}

@@ -153,9 +153,15 @@ class BrokerConfig:
     group_consumer_assignment_interval_ms: int
     group_consumer_assignors: tuple[str, ...]
     group_consumer_heartbeat_interval_ms: int
+    group_consumer_max_assignment_interval_ms: int
+    group_consumer_max_heartbeat_interval_ms: int
+    group_consumer_max_session_timeout_ms: int
     group_consumer_max_size: int
     #: In whatever case it was given.
     group_consumer_migration_policy: str
+    group_consumer_min_assignment_interval_ms: int
+    group_consumer_min_heartbeat_interval_ms: int
+    group_consumer_min_session_timeout_ms: int
     group_consumer_regex_refresh_interval_ms: int
     group_consumer_session_timeout_ms: int
     group_coordinator_rebalance_protocols: tuple[str, ...]

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from broker.config.broker_config import BrokerConfig
 from broker.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY, find_broker_key, synonyms_of
 from broker.config.definition import ConfigKey, ConfigSource, ConfigType, Scope, render
+from broker.config.group_keys import GROUP_KEYS
 from broker.config.topic_config import topic_values
 from broker.config.topic_keys import TOPIC_KEYS, UNITS_MS
 
@@ -75,6 +76,23 @@ def describe_cluster_default(
         value = text if key and not key.is_sensitive else None
         synonyms = tuple(item for item in _broker_synonyms(name, broker) if item[2] is source)
         entries[name] = _entry(name, key, value, synonyms, is_read_only=_is_read_only(name))
+    return _chosen(entries, names)
+
+
+def describe_group(
+    overrides: Mapping[str, str], broker: BrokerConfig, names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """All settings of a consumer group, or those among ``names`` that exist."""
+    entries = {}
+    for name, key in GROUP_KEYS.items():
+        inherited = _inherited(key, broker)
+        if name in overrides:
+            value = render(key.parse(overrides[name]))
+            own: Synonym = (name, value, ConfigSource.DYNAMIC_GROUP_CONFIG)
+            entries[name] = _entry(name, key, value, (own, *inherited), is_read_only=False)
+        elif not key.is_internal:
+            value = _broker_value(key.synonyms[0], broker)
+            entries[name] = _entry(name, key, value, inherited, is_read_only=False)
     return _chosen(entries, names)
 
 

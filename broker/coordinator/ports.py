@@ -88,6 +88,11 @@ class KnownTopics(Protocol):
     @property
     def topics_by_id(self) -> Mapping[TopicId, KnownTopic]: ...
 
+    @property
+    def group_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """Settings of single groups, for those that have any."""
+        ...
+
 
 class PatternMatcher(Protocol):
     """Looks for the topics that regular expressions match, beside the loop."""

@@ -51,6 +51,13 @@ class BrokerConfigsChanged(NamedTuple):
     configs: Mapping[str, str]
 
 
+class GroupConfigsChanged(NamedTuple):
+    """All settings of one group as they are now."""
+
+    group_id: str
+    configs: Mapping[str, str]
+
+
 class BrokerRegistered(NamedTuple):
     broker: BrokerImage
 
@@ -82,6 +89,7 @@ Change: TypeAlias = (
     | PartitionsChanged
     | TopicConfigsChanged
     | BrokerConfigsChanged
+    | GroupConfigsChanged
     | BrokerRegistered
     | BrokerGone
     | ProducerIdsAllocated

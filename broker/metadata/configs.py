@@ -15,11 +15,18 @@ from collections.abc import Collection, Mapping, Sequence
 from broker.config.alter import alter_broker, apply_incremental, replace_broker, replace_topic
 from broker.config.broker_config import BrokerConfig
 from broker.config.definition import ConfigError
+from broker.config.group_keys import alter_group, replace_group
 from broker.config.topic_config import validate_topic_overrides
-from broker.metadata.changes import BrokerConfigsChanged, Change, TopicConfigsChanged
+from broker.metadata.changes import (
+    BrokerConfigsChanged,
+    Change,
+    GroupConfigsChanged,
+    TopicConfigsChanged,
+)
 from broker.metadata.image import NO_CONFIGS, ClusterImage
 from broker.metadata.requests import (
     BROKER_RESOURCE,
+    GROUP_RESOURCE,
     TOPIC_RESOURCE,
     ConfigAlteration,
     ConfigReplacement,
@@ -52,6 +59,10 @@ def judge_alteration(
         _check_topic_name(name)
         validate_topic_overrides(after, broker)
         return _topic_change(image, name, after)
+    if request.resource_type == GROUP_RESOURCE:
+        _check_group_name(name)
+        current = image.group_configs.get(name, NO_CONFIGS)
+        return _group_change(current, name, alter_group(current, request.changes, broker))
     target = _broker_target(request.resource_type, name, broker_ids)
     current = _broker_configs(image, target)
     after = alter_broker(current, request.changes, target is not None, broker)
@@ -75,6 +86,10 @@ def judge_replacement(
             raise
         _check_topic_name(name)
         return _topic_change(image, name, after)
+    if request.resource_type == GROUP_RESOURCE:
+        _check_group_name(name)
+        current = image.group_configs.get(name, NO_CONFIGS)
+        return _group_change(current, name, replace_group(request.configs, broker))
     target = _broker_target(request.resource_type, name, broker_ids)
     after = replace_broker(request.configs, target is not None, broker)
     return _broker_change(_broker_configs(image, target), target, after)
@@ -101,6 +116,18 @@ def _topic_change(image: ClusterImage, name: str, after: Mapping[str, str]) -> C
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
         )
     return None if topic.configs == after else TopicConfigsChanged(name, after)
+
+
+def _check_group_name(name: str) -> None:
+    """A group need not exist: its settings may come first."""
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+
+
+def _group_change(
+    current: Mapping[str, str], group_id: str, after: Mapping[str, str]
+) -> Change | None:
+    return None if current == after else GroupConfigsChanged(group_id, after)
 
 
 def _broker_target(

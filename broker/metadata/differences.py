@@ -15,6 +15,7 @@ from broker.metadata.changes import (
     Change,
     ControllerElected,
     FeaturesChanged,
+    GroupConfigsChanged,
     PartitionsAdded,
     PartitionsChanged,
     ProducerIdsAllocated,
@@ -69,6 +70,10 @@ def _brokers(old: ClusterImage, new: ClusterImage) -> Iterator[Change]:
         configs = new.broker_configs.get(broker_id, NO_CONFIGS)
         if old.broker_configs.get(broker_id, NO_CONFIGS) != configs:
             yield BrokerConfigsChanged(broker_id, configs)
+    for group_id in old.group_configs.keys() | new.group_configs.keys():
+        configs = new.group_configs.get(group_id, NO_CONFIGS)
+        if old.group_configs.get(group_id, NO_CONFIGS) != configs:
+            yield GroupConfigsChanged(group_id, configs)
     if old.default_broker_configs != new.default_broker_configs:
         yield BrokerConfigsChanged(None, new.default_broker_configs)
 

@@ -22,6 +22,7 @@ from broker.metadata.changes import (
     Change,
     ControllerElected,
     FeaturesChanged,
+    GroupConfigsChanged,
     PartitionsAdded,
     PartitionsChanged,
     ProducerIdsAllocated,
@@ -103,6 +104,8 @@ class ClusterImage:
     #: Dynamic configs of all brokers, and of single ones on top of them.
     default_broker_configs: Mapping[str, str] = field(default_factory=no_configs)
     broker_configs: Mapping[BrokerId, Mapping[str, str]] = field(default_factory=dict)
+    #: Settings of single groups, for those that have any.
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
     #: Finalised levels above 0, and how often they were changed; -1: none were ever finalised.
     features: Mapping[str, int] = field(default_factory=dict)
@@ -172,6 +175,7 @@ class _Builder:
     def _apply_to_cluster(
         self,
         change: BrokerConfigsChanged
+        | GroupConfigsChanged
         | BrokerRegistered
         | BrokerGone
         | ProducerIdsAllocated
@@ -188,6 +192,11 @@ class _Builder:
                 fields["default_broker_configs"] = change.configs
             else:
                 self._open("broker_configs")[change.broker_id] = change.configs
+        elif isinstance(change, GroupConfigsChanged):
+            if change.configs:
+                self._open("group_configs")[change.group_id] = change.configs
+            else:
+                self._open("group_configs").pop(change.group_id, None)
         elif isinstance(change, ProducerIdsAllocated):
             fields["next_producer_id"] = change.next_producer_id
         elif isinstance(change, FeaturesChanged):

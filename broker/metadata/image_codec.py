@@ -19,6 +19,7 @@ from broker.metadata.changes import (
     Change,
     ControllerElected,
     FeaturesChanged,
+    GroupConfigsChanged,
     PartitionsAdded,
     PartitionsChanged,
     ProducerIdsAllocated,
@@ -40,7 +41,7 @@ from broker.model.ids import BrokerId
 
 VERSION = 0
 #: Kinds of changes that brokers of the first release cannot read.
-LATER = (FeaturesChanged,)
+LATER = (FeaturesChanged, GroupConfigsChanged)
 
 
 def encode_update(update: ImageUpdate) -> bytes:
@@ -89,6 +90,7 @@ def _image(image: ClusterImage) -> dict[str, object]:
         "defaults": dict(image.default_broker_configs),
         "configs": {str(broker): dict(of) for broker, of in image.broker_configs.items()},
         "producer_id": image.next_producer_id,
+        "groups": {group_id: dict(of) for group_id, of in image.group_configs.items()},
         "features": dict(image.features),
         "features_epoch": image.features_epoch,
     }
@@ -110,6 +112,9 @@ def _read_image(value: Mapping[str, Any], controller_epoch: int, version: int) -
             BrokerId(int(broker)): _read_configs(of) for broker, of in value["configs"].items()
         },
         next_producer_id=int(value["producer_id"]),
+        group_configs={
+            str(group_id): _read_configs(of) for group_id, of in value.get("groups", {}).items()
+        },
         features=dict(value.get("features", {})),
         features_epoch=int(value.get("features_epoch", -1)),
     )
@@ -233,7 +238,9 @@ def _cluster_change(
     assert_never(change)
 
 
-def _later_change(change: FeaturesChanged) -> list[object]:
+def _later_change(change: FeaturesChanged | GroupConfigsChanged) -> list[object]:
+    if isinstance(change, GroupConfigsChanged):
+        return ["group_configs", change.group_id, dict(change.configs)]
     return ["features", dict(change.levels), change.epoch]
 
 
@@ -258,6 +265,9 @@ _READERS: Mapping[str, Callable[..., Change]] = {
 
 
 _LATER_READERS: Mapping[str, Callable[..., Change]] = {
+    "group_configs": lambda group_id, configs: GroupConfigsChanged(
+        group_id, _read_configs(configs)
+    ),
     "features": lambda levels, epoch: FeaturesChanged(dict(levels), epoch),
 }
 

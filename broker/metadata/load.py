@@ -27,6 +27,7 @@ SUBTREES = (
     znodes.TOPICS,
     znodes.TOPIC_CONFIGS,
     znodes.BROKER_CONFIGS,
+    znodes.GROUP_CONFIGS,
     znodes.PRODUCER_IDS,
     znodes.FEATURES,
     znodes.CONTROLLER_EPOCH,
@@ -61,6 +62,10 @@ def image_from_nodes(nodes: Nodes) -> ClusterImage:
         brokers={broker.broker_id: broker for broker in brokers},
         default_broker_configs=broker_configs.pop(znodes.DEFAULT_ENTITY, NO_CONFIGS),
         broker_configs={BrokerId(int(name)): value for name, value in broker_configs.items()},
+        group_configs={
+            znodes.group_of_path(name): value
+            for name, value in _configs(nodes[znodes.GROUP_CONFIGS]).items()
+        },
         next_producer_id=_next_producer_id(_data(nodes, znodes.PRODUCER_IDS)),
         features=features,
         features_epoch=features_epoch,

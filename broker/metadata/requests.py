@@ -93,6 +93,7 @@ class GrownTopic(Result):
 #: Kinds of resources that have settings, by their numbers in the protocol.
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+GROUP_RESOURCE = 32
 
 
 class ConfigAlteration(NamedTuple):

@@ -17,6 +17,7 @@ from broker.metadata.changes import (
     Change,
     ControllerElected,
     FeaturesChanged,
+    GroupConfigsChanged,
     PartitionsAdded,
     PartitionsChanged,
     ProducerIdsAllocated,
@@ -75,6 +76,7 @@ def _operations(
 def _cluster_operations(
     before: ClusterImage,
     change: BrokerConfigsChanged
+    | GroupConfigsChanged
     | BrokerRegistered
     | BrokerGone
     | ProducerIdsAllocated
@@ -88,6 +90,9 @@ def _cluster_operations(
         else:
             known = before.broker_configs.get(change.broker_id, {})
         yield from _configs(znodes.broker_config_path(change.broker_id), known, change.configs)
+    elif isinstance(change, GroupConfigsChanged):
+        known = before.group_configs.get(change.group_id, {})
+        yield from _configs(znodes.group_config_path(change.group_id), known, change.configs)
     elif isinstance(change, ProducerIdsAllocated):
         yield _producer_ids(before.next_producer_id, change.next_producer_id, controller_id)
     elif isinstance(change, FeaturesChanged):

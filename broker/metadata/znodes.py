@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 
 from broker.metadata.image import BrokerImage, Endpoint
 from broker.model.features import FOREIGN, LevelRange, SupportedFeature
@@ -33,6 +34,7 @@ BROKER_EPOCHS = "/brokers/epochs"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
+GROUP_CONFIGS = "/config/groups"
 DELETE_TOPICS = "/admin/delete_topics"
 PRODUCER_IDS = "/latest_producer_id_block"
 FEATURES = "/feature"
@@ -51,6 +53,7 @@ SKELETON = (
     "/config",
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
+    GROUP_CONFIGS,
 )
 
 
@@ -110,6 +113,15 @@ def topic_config_path(topic: str) -> str:
 
 def broker_config_path(broker_id: BrokerId | None) -> str:
     return f"{BROKER_CONFIGS}/{DEFAULT_ENTITY if broker_id is None else broker_id}"
+
+
+def group_config_path(group_id: str) -> str:
+    """Of any group: its id may have slashes in it, and be a dot."""
+    return f"{GROUP_CONFIGS}/{quote(group_id, safe='').replace('.', '%2E')}"
+
+
+def group_of_path(name: str) -> str:
+    return unquote(name)
 
 
 def broker_path(broker_id: BrokerId) -> str:

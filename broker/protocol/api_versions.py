@@ -159,8 +159,7 @@ SERVED: dict[int, ApiRange] = {
     ApiKey.DESCRIBE_CLUSTER: ApiRange(0, 2, 0, 0),
     ApiKey.DESCRIBE_PRODUCERS: ApiRange(0, 0, 0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: ApiRange(0, 0, 0, 0),
-    # Version 2 filters by a pattern in RE2 syntax.
-    ApiKey.LIST_TRANSACTIONS: ApiRange(0, 1, 0, 0),
+    ApiKey.LIST_TRANSACTIONS: ApiRange(0, 2, 0, 0),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: ApiRange(0, 1, 0, 0),
     ApiKey.CONSUMER_GROUP_DESCRIBE: ApiRange(0, 1, 0, 0),
     ApiKey.LIST_CONFIG_RESOURCES: ApiRange(0, 1, 0, 0),

@@ -69,6 +69,23 @@ def test_a_refused_topic_is_told_why(broker: Broker) -> None:
     assert "replication factor" in run.stderr + run.stdout
 
 
+def test_settings_of_a_group(broker: Broker) -> None:
+    group = requests.new_topic_name()
+    changed = tool(
+        broker, "ConfigCommand", "--alter", "--group", group,
+        "--add-config", "consumer.session.timeout.ms=50000,consumer.heartbeat.interval.ms=6000",
+    )  # fmt: skip
+    assert f"Completed updating config for group {group}." in changed
+    described = "\n".join(tool(broker, "ConfigCommand", "--describe", "--group", group))
+    assert "consumer.session.timeout.ms=50000" in described
+    assert "consumer.heartbeat.interval.ms=6000" in described
+    delete = ("--delete-config", "consumer.session.timeout.ms")
+    tool(broker, "ConfigCommand", "--alter", "--group", group, *delete)
+    described = "\n".join(tool(broker, "ConfigCommand", "--describe", "--group", group))
+    assert "consumer.session.timeout.ms=50000" not in described
+    assert "consumer.heartbeat.interval.ms=6000" in described
+
+
 def test_configs_are_altered_and_described(broker: Broker, wire: Wire) -> None:
     name = create_topic(wire)
     entity = ("--entity-type", "topics", "--entity-name", name)

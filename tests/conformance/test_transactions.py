@@ -1,5 +1,7 @@
 """Transactions by raw requests: the same script on Odradek and on Apache Kafka."""
 
+import uuid
+
 import pytest
 
 from tests.support import groups, requests
@@ -11,6 +13,7 @@ from tests.support.transactions import (
     describe,
     new_id,
     settled,
+    wait_for_coordinator,
     wait_for_state,
 )
 from tests.support.wire import Wire
@@ -22,6 +25,7 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
 TRANSACTION_COORDINATOR_FENCED = 52
 UNSTABLE_OFFSET_COMMIT, PRODUCER_FENCED, TRANSACTIONAL_ID_NOT_FOUND = 88, 90, 105
 TRANSACTION_ABORTABLE = 120
+INVALID_REGULAR_EXPRESSION = 128
 ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID = 22, 25
 
 
@@ -326,6 +330,30 @@ def test_a_transaction_is_described_and_listed(
         "list_transactions", 0, state_filters=["Odd", "Empty"], producer_id_filters=mine
     )
     assert list(answer.unknown_state_filters) == ["Odd"]
+
+
+def test_transactions_are_listed_by_a_pattern(wire: Wire) -> None:
+    word = uuid.uuid4().hex[:12]
+    ids = [f"{word}-orders", f"{word}-lines", f"{word}.x"]
+    for each in ids:
+        wait_for_coordinator(wire, each)
+        TransactionalProducer(wire, each).init()
+
+    def listed(pattern: str | None) -> tuple[int, set[str]]:
+        answer = wire.request(
+            "list_transactions", 2, state_filters=[], producer_id_filters=[], duration_filter=-1,
+            transactional_id_pattern=pattern,
+        )  # fmt: skip
+        found = {each.transactional_id for each in answer.transaction_states}
+        return answer.error_code, {each for each in found if each.startswith(word)}
+
+    assert listed(f"{word}-.*") == (0, set(ids[:2]))
+    assert listed(f"{word}-(orders|x)") == (0, {ids[0]})
+    assert listed(word) == (0, set())  # it is the whole id that matches
+    for nothing in (None, ""):
+        assert listed(nothing) == (0, set(ids))
+    for wrong in ("(", "[a", "a(?=b)"):
+        assert listed(wrong) == (INVALID_REGULAR_EXPRESSION, set())
 
 
 def write_marker(

@@ -276,7 +276,7 @@ def delete_records(wire: Wire, topic: str, offset: int, *, partition: int = 0) -
     return found
 
 
-TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE = 2, 4, 8
+TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, GROUP_RESOURCE = 2, 4, 8, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 

@@ -77,6 +77,7 @@ KEYS = (
         "15000",
         "Upper bound of a group's own assignment interval.",
         Range(0),
+        has_effect=True,
     ),
     ConfigKey(
         "group.consumer.max.heartbeat.interval.ms",
@@ -84,6 +85,7 @@ KEYS = (
         "15000",
         "Upper bound of a group's own heartbeat interval.",
         Range(1),
+        has_effect=True,
     ),
     ConfigKey(
         "group.consumer.max.session.timeout.ms",
@@ -91,6 +93,7 @@ KEYS = (
         "60000",
         "Upper bound of a group's own session timeout.",
         Range(1),
+        has_effect=True,
     ),
     ConfigKey(
         "group.consumer.max.size",
@@ -114,6 +117,7 @@ KEYS = (
         "0",
         "Lower bound of a group's own assignment interval.",
         Range(0),
+        has_effect=True,
     ),
     ConfigKey(
         "group.consumer.min.heartbeat.interval.ms",
@@ -121,6 +125,7 @@ KEYS = (
         "5000",
         "Lower bound of a group's own heartbeat interval.",
         Range(1),
+        has_effect=True,
     ),
     ConfigKey(
         "group.consumer.min.session.timeout.ms",
@@ -128,6 +133,7 @@ KEYS = (
         "45000",
         "Lower bound of a group's own session timeout.",
         Range(1),
+        has_effect=True,
     ),
     ConfigKey(
         "group.consumer.regex.refresh.interval.ms",

@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 
 from broker.clock import Clock
 from broker.config.broker_config import BrokerConfig
+from broker.config.group_keys import GroupConfig, resolve_group_config
 from broker.coordinator.group.assignors import ASSIGNORS, Candidate
 from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.consumer import ConsumerGroup
@@ -64,6 +65,8 @@ logger = logging.getLogger(__name__)
 #: Regular expressions of a group are not matched again sooner.
 MATCH_INTERVAL_MS: Final = 10_000
 
+NO_OVERRIDES: Final[Mapping[str, str]] = {}
+
 Records = list[CoordinatorRecord]
 R = TypeVar("R")
 
@@ -96,6 +99,10 @@ class ConsumerGroups:
         group = self._find(group_id)
         return group if isinstance(group, ConsumerGroup) else None
 
+    def _group_config(self, group_id: str) -> GroupConfig:
+        overrides = self._topics().group_configs.get(group_id, NO_OVERRIDES)
+        return resolve_group_config(overrides, self._config())
+
     # -- heartbeats ---------------------------------------------------------------------------
 
     def heartbeat(
@@ -123,7 +130,7 @@ class ConsumerGroups:
             None,
             after.member_id,
             after.member_epoch,
-            self._config().group_consumer_heartbeat_interval_ms,
+            self._group_config(group.group_id).heartbeat_interval_ms,
             _listed(partitions_of(after.assigned)) if is_told else None,
         )
         return CoordinatorResult(answer, records)
@@ -261,7 +268,7 @@ class ConsumerGroups:
 
     def _may_assign(self, group: ConsumerGroup) -> bool:
         """Not for every single one of many members that come together."""
-        interval_ms = self._config().group_consumer_assignment_interval_ms
+        interval_ms = self._group_config(group.group_id).assignment_interval_ms
         passed_ms = self._clock.wall_ms() - group.assignment_ms
         # A clock that was set back holds nothing up.
         return group.assignment_ms == 0 or not 0 <= passed_ms < interval_ms
@@ -474,7 +481,7 @@ class ConsumerGroups:
         if member.classic is not None:
             timeout_ms = member.classic.session_timeout_ms
         else:
-            timeout_ms = self._config().group_consumer_session_timeout_ms
+            timeout_ms = self._group_config(group_id).session_timeout_ms
         self.set_timer(_session(group_id, member.member_id), timeout_ms, group_id, member.member_id)
 
     def set_timer(

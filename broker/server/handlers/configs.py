@@ -1,12 +1,12 @@
 """DescribeConfigs (key 32), versions 1-4; AlterConfigs (33), 0-2; IncrementalAlterConfigs (44), 0-1;
 ListConfigResources (74), 0-1.
 
-Resources are topics and brokers (an empty broker name stands for all brokers); any other is
+Resources are topics, consumer groups and brokers (an empty broker name stands for all brokers); any other is
 answered with an error of its own, so that one bad resource spoils no other (G24). Verdicts on
 changes are the controller's, the same at every door. A change takes effect with the image that the
 controller publishes, without a restart, and before the answer.
 
-Left out: broker loggers, client metrics and groups as resources.
+Left out: broker loggers and client metrics as resources.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from broker.config.describe import (
     ConfigEntry,
     describe_broker,
     describe_cluster_default,
+    describe_group,
     describe_topic,
 )
+from broker.metadata.image import NO_CONFIGS
 from broker.metadata.requests import (
     BROKER_RESOURCE,
+    GROUP_RESOURCE,
     TOPIC_RESOURCE,
     AlteredConfig,
     ConfigAlteration,
@@ -44,7 +47,6 @@ NOTHING: Final = EncodedItems(())
 #: ListConfigResources: what an empty list of types stands for (and all that version 0 knows).
 CLIENT_METRICS_RESOURCE: Final = 16
 BROKER_LOGGER_RESOURCE: Final = 8
-GROUP_RESOURCE: Final = 32
 LISTABLE: Final = (
     TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE,
 )  # fmt: skip
@@ -83,6 +85,9 @@ class _Describe:
         )
 
     def _configs(self, resource: Any) -> EncodedItems:
+        if resource.resource_type == GROUP_RESOURCE:
+            entries = _group_entries(self._broker, resource)
+            return EncodedItems([self._config(entry) for entry in entries])
         if resource.resource_type != TOPIC_RESOURCE:
             return EncodedItems(
                 [self._config(entry) for entry in _broker_entries(self._broker, resource)]
@@ -121,6 +126,14 @@ def _topic_overrides(broker: Broker, name: str) -> Mapping[str, str]:
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return topic.configs
+
+
+def _group_entries(broker: Broker, resource: Any) -> list[ConfigEntry]:
+    group_id = resource.resource_name
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    overrides = broker.image.group_configs.get(group_id, NO_CONFIGS)
+    return describe_group(overrides, broker.config, resource.configuration_keys)
 
 
 def _broker_entries(broker: Broker, resource: Any) -> list[ConfigEntry]:
@@ -201,6 +214,8 @@ async def handle_list_resources(broker: Broker, context: RequestContext, request
     found: list[tuple[str, int]] = []
     if TOPIC_RESOURCE in wanted:
         found += [(name, TOPIC_RESOURCE) for name in broker.image.topics]
+    if GROUP_RESOURCE in wanted:
+        found += [(group_id, GROUP_RESOURCE) for group_id in broker.image.group_configs]
     for resource_type in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE):
         if resource_type in wanted:
             found.append((str(broker.config.node_id), resource_type))

@@ -1,5 +1,5 @@
 """AddPartitionsToTxn (key 24), versions 0-5; AddOffsetsToTxn (25), 0-4; EndTxn (26), 0-5;
-WriteTxnMarkers (27), 1-2; DescribeTransactions (65), version 0; ListTransactions (66), 0-1.
+WriteTxnMarkers (27), 1-2; DescribeTransactions (65), version 0; ListTransactions (66), 0-2.
 
 Behaviour: a partition that does not exist, or belongs to the broker itself, keeps all of its request from
 being added (the others are OPERATION_NOT_ATTEMPTED). EndTxn is answered when the outcome is in the log
@@ -12,9 +12,7 @@ Per version: AddPartitionsToTxn 0-3 come from producers, 4+ from brokers, for se
 once, which may only ask whether partitions are added. EndTxn 5 raises the producer's epoch and tells it
 the next one (``transaction.version`` 2 of KIP-890); it may abort what never began. Before version 2 of it, of AddOffsetsToTxn and of
 EndTxn, clients do not know PRODUCER_FENCED and are told INVALID_PRODUCER_EPOCH. ListTransactions 1+
-filters by duration.
-
-Left out: the pattern of ListTransactions 2.
+filters by duration; 2 by a regular expression (RE2) that the whole id matches, compiled and matched in a thread.
 """
 
 from __future__ import annotations
@@ -41,6 +39,7 @@ from broker.model.transaction_marker import TransactionMarker
 from broker.protocol.codec import EncodedItems
 from broker.protocol.schema import response_types
 from broker.server.answering import answered
+from broker.server.patterns import compiled
 from broker.server.tasks import Turn, called_back
 
 if TYPE_CHECKING:
@@ -274,6 +273,23 @@ def _described(types: Any, found: DescribedTransaction) -> object:
     )
 
 
+async def _matched(
+    broker: Broker, ids: list[tuple[int, str]], pattern: str | None
+) -> list[tuple[int, str]]:
+    """Empty is no pattern. Raises ``KafkaError`` where it is none."""
+    if not pattern:
+        return ids
+
+    def match() -> list[tuple[int, str]]:
+        expression = compiled(pattern)
+        return [each for each in ids if expression.fullmatch(each[1])]
+
+    try:
+        return await broker.threads.computed(match)
+    except ValueError as error:
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
+
+
 async def handle_list(broker: Broker, context: RequestContext, request: Any) -> object:
     types, turn = response_types(context.api_key, context.api_version), Turn()
     coordinator = broker.transactions.coordinator
@@ -286,7 +302,11 @@ async def handle_list(broker: Broker, context: RequestContext, request: Any) -> 
     code = ErrorCode.NONE
     ids: list[tuple[int, str]] = []
     try:
-        ids = coordinator.transactional_ids()
+        ids = await _matched(
+            broker,
+            coordinator.transactional_ids(),
+            getattr(request, "transactional_id_pattern", None),
+        )
     except KafkaError as error:
         code = error.code
     for index, transactional_id in ids:

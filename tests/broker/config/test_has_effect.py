@@ -28,6 +28,11 @@ BROKER_READ_AS = {
     "broker.id": "node_id",
     "listener.security.protocol.map": "listeners",
     "log.dir": "log_dirs",
+    **{
+        f"group.consumer.{end}{what}.ms": f"{what.replace('.', '_')}_ms"
+        for end in ("min.", "max.", "")
+        for what in ("assignment.interval", "heartbeat.interval", "session.timeout")
+    },
 }
 
 

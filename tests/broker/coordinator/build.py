@@ -109,6 +109,7 @@ class Topics(NamedTuple):
 
     topics: Mapping[str, Topic] = {}
     topics_by_id: Mapping[TopicId, Topic] = {}
+    group_configs: Mapping[str, Mapping[str, str]] = {}
 
     def having(self, **counts: int) -> Topics:
         """With these topics, and as many partitions."""

@@ -22,7 +22,7 @@ VERDICTS = json.loads(
 )
 INVALID_REQUEST, INVALID_CONFIG = 42, 40
 SET, DELETE, APPEND = 0, 1, 2
-NOT_KEPT_HERE = {8, 16, 32}  # log levels, client metrics, groups
+NOT_KEPT_HERE = {8, 16}  # log levels, client metrics
 
 
 def expected(arguments: dict[str, Any], verdict: Any) -> Any:

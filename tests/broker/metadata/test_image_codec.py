@@ -14,6 +14,7 @@ from broker.metadata.changes import (
     Change,
     ControllerElected,
     FeaturesChanged,
+    GroupConfigsChanged,
     PartitionsAdded,
     PartitionsChanged,
     ProducerIdsAllocated,
@@ -65,6 +66,9 @@ STORY: list[Change] = [
     BrokerConfigsChanged(ONE, {"log.retention.ms": "6"}),
     ProducerIdsAllocated(1000),
     FeaturesChanged({}, 1),
+    GroupConfigsChanged("a/b", {"consumer.session.timeout.ms": "50000"}),
+    GroupConfigsChanged("c", {"consumer.session.timeout.ms": "50000"}),
+    GroupConfigsChanged("c", {}),
     BrokerGone(ONE),
     TopicDeleted(topic("plain", 1)),
 ]
