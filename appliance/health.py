@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from appliance.output import Column, Table, render_description
+from broker.model.ids import TopicPartition
 from dashboard.cluster import ClusterView, PartitionView, TopicView
 
 SHOWN_PARTITIONS = 20
 """Text lists so many troubled partitions; documents hold all."""
+
+
+class Lagging(NamedTuple):
+    """A replica that is not in sync; ``lag`` in records, None where its broker does not tell."""
+
+    topic: str
+    partition: int
+    broker: int
+    lag: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +34,7 @@ class Health:
     leaderless: tuple[str, ...]
     under_replicated: tuple[str, ...]
     under_min_isr: tuple[str, ...]
+    lagging: tuple[Lagging, ...] = ()
 
     @property
     def reasons(self) -> list[str]:
@@ -58,10 +69,11 @@ class Health:
             "leaderless": list(self.leaderless),
             "under_replicated": list(self.under_replicated),
             "under_min_isr": list(self.under_min_isr),
+            "lagging": [each._asdict() for each in self.lagging],
         }
 
     def as_table(self) -> Table:
-        row = self.as_object()
+        row = {**self.as_object(), "lagging": list(map(_lagging_words, self.lagging))}
         return Table([Column(key) for key in row], [row])
 
     def as_text(self) -> str:
@@ -76,6 +88,9 @@ class Health:
             (f"UNDER-REPLICATED ({len(self.under_replicated)})", _listed(self.under_replicated)),
             (f"UNDER-MIN-ISR ({len(self.under_min_isr)})", _listed(self.under_min_isr)),
         ]
+        if self.lagging:
+            words = tuple(map(_lagging_words, self.lagging))
+            lines.append((f"LAGGING ({len(words)})", _listed(words)))
         return render_description(lines, [])
 
 
@@ -101,6 +116,23 @@ def judge(cluster: ClusterView, min_isr: Mapping[str, int]) -> Health:
         under_replicated=_where(cluster.topics, lambda _, p: p.is_under_replicated),
         under_min_isr=_where(cluster.topics, is_under_min_isr),
     )
+
+
+def out_of_sync(cluster: ClusterView) -> list[tuple[TopicPartition, int]]:
+    """Replicas that are not in their partition's ISR."""
+    return [
+        (TopicPartition(topic.name, partition.index), broker)
+        for topic in cluster.topics
+        for partition in topic.partitions
+        if partition.is_under_replicated
+        for broker in partition.replicas
+        if broker not in partition.isr
+    ]
+
+
+def _lagging_words(each: Lagging) -> str:
+    far = "unknown" if each.lag is None else f"{each.lag:,} behind"
+    return f"{each.topic}-{each.partition} on broker {each.broker} ({far})"
 
 
 def _where(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import click
 
 from appliance.failure import EXIT_NOT_CONNECTED, EXIT_OK, EXIT_UNHEALTHY, CommandError
-from appliance.health import Health, judge
+from appliance.health import Health, Lagging, judge, out_of_sync
 from appliance.options import command, pass_session
 from appliance.output import Report
 from appliance.session import Session
@@ -39,7 +40,13 @@ def _look(session: Session) -> Health:
         for name, views in found.items()
         if not isinstance(views, KafkaFailure) and views and views[0].value is not None
     }
-    return judge(cluster, min_isr)
+    behind = out_of_sync(cluster)
+    lags = gateway.moves.lags({broker for _, broker in behind}) if behind else {}
+    lagging = tuple(
+        Lagging(*key, broker, lags[broker].get(key, 0) if broker in lags else None)
+        for key, broker in behind
+    )
+    return replace(judge(cluster, min_isr), lagging=lagging)
 
 
 def _watch(session: Session, exit_when_healthy: bool) -> int:

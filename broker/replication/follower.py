@@ -47,6 +47,13 @@ class FollowerMachine:
         self.leader_epoch = state.leader_epoch
         self._answer_number = NO_ANSWER
         self.fetch_under_way: ReplicaFetch | None = None
+        #: As it told last; our own is bounded by our log.
+        self.leader_high_watermark = 0
+
+    @property
+    def lag(self) -> int:
+        """Committed records that are missing here, as far as the leader has told."""
+        return max(0, self.leader_high_watermark - self._log.log_end_offset)
 
     def next_fetch(self, broker_epoch: int) -> ReplicaFetch | None:
         """The fetch to send now; None while one is under way, or the disk is behind."""
@@ -110,6 +117,7 @@ class FollowerMachine:
             except CorruptLogError as error:
                 # Bytes in a socket can change under a leader that is being cut: fetch again.
                 return FollowerResult(is_back_off=True, damage=str(error))
+        self.leader_high_watermark = answer.high_watermark
         high_watermark = min(answer.high_watermark, log.log_end_offset)
         if high_watermark > log.high_watermark:
             log.set_high_watermark(high_watermark)

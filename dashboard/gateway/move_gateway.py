@@ -5,6 +5,7 @@ By plain sockets only: where those cannot be used every call fails with UNSUPPOR
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 
 from broker.model.ids import TopicPartition
@@ -13,6 +14,7 @@ from dashboard.cluster import KafkaFailure
 from dashboard.gateway.cluster_link import ClusterLink
 from dashboard.gateway.translate import library_failures
 from dashboard.moves_wire import Outcomes, UnderWay
+from dashboard.survey_wire import LOG_DIRS, ask_log_sizes
 
 
 class MoveGateway:
@@ -37,6 +39,23 @@ class MoveGateway:
         self._need(wire.ELECT)
         with library_failures(), self._link.connect() as connection:
             return wire.elect(connection, keys, is_unclean=is_unclean)
+
+    def lags(self, broker_ids: Collection[int]) -> dict[int, dict[TopicPartition, int]]:
+        """Records that replicas lack, by broker; those that lack none, and brokers that cannot be
+        asked, are left out."""
+        found: dict[int, dict[TopicPartition, int]] = {}
+        if not self._link.serves(LOG_DIRS):
+            return found
+        for broker in self._link.brokers():
+            if broker.broker_id not in broker_ids:
+                continue
+            address = (broker.host, broker.port)
+            with contextlib.suppress(OSError), self._link.connect(address) as connection:
+                sizes = ask_log_sizes(connection, with_volumes=False)
+                found[broker.broker_id] = {
+                    TopicPartition(topic, index): lag for (topic, index), lag in sizes.lags.items()
+                }
+        return found
 
     def _need(self, request: tuple[int, int]) -> None:
         if not self._link.serves(request):

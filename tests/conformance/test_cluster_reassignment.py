@@ -152,6 +152,10 @@ def test_a_move_is_held_up_by_its_throttle_listed_and_taken_back(
     assert ".replication.throttled.rate of broker" in given_up.stderr
     assert "holds it at 1 KB/s" in given_up.stderr
     assert "--cancel" in given_up.stderr
+    told = json.loads(odradek(cluster, "health", "--format", "json").stdout)["data"][0]
+    (lagging,) = (each for each in told["lagging"] if each["topic"] == topic)
+    assert (lagging["partition"], lagging["broker"]) == (0, 3)
+    assert 0 < lagging["lag"] <= 3000
     told = reassign(cluster, plan, "--cancel").stdout
     assert f"Successfully cancelled partition reassignment for: {topic}-0" in told
     wait_for_replicas(cluster, topic, {0: (2, 1)})  # Kafka, too, forgets who was preferred

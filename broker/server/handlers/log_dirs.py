@@ -2,7 +2,8 @@
 
 Behaviour: every log directory with its partitions (or those asked for), their logical sizes, and the
 size and free bytes of its volume (version 4). An offline directory answers KAFKA_STORAGE_ERROR.
-``offset_lag`` is 0: the leader lags behind nobody. Version 5 tells that nothing is cordoned.
+``offset_lag`` of a follower: committed records that it has not fetched, as the leader told it last (Kafka
+bounds that by the follower's own log, which is 0). Version 5 tells that nothing is cordoned.
 """
 
 from __future__ import annotations
@@ -29,25 +30,29 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> objec
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     results = EncodedItems()
     for directory in broker.logs.describe_directories():
-        results.add(await _describe(types, directory, wanted))
+        results.add(await _describe(broker, types, directory, wanted))
     return types.DescribeLogDirsResponse(
         throttle_time=0, error_code=ErrorCode.NONE, results=results
     )
 
 
 async def _describe(
-    types: Any, directory: DirectoryDescription, wanted: set[tuple[str, int]] | None
+    broker: Broker,
+    types: Any,
+    directory: DirectoryDescription,
+    wanted: set[tuple[str, int]] | None,
 ) -> object:
     turn = Turn()
     by_topic: defaultdict[str, EncodedItems] = defaultdict(EncodedItems)
     for log in directory.partitions:
         topic_partition = log.topic_partition
         if wanted is None or topic_partition in wanted:
+            followed = broker.replicas.followed_of(log)
             by_topic[topic_partition.topic].add(
                 types.DescribeLogDirsPartition(
                     partition_index=topic_partition.partition,
                     partition_size=log.size_in_bytes,
-                    offset_lag=0,
+                    offset_lag=0 if followed is None else followed.machine.lag,
                     is_future_key=False,
                 )
             )

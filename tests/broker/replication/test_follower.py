@@ -59,6 +59,16 @@ def test_what_comes_is_appended_and_the_next_fetch_acknowledges_it_and_the_answe
     assert machine.next_fetch(102) == (TWO, 102, 7, 3, 7, 5)
 
 
+def test_what_the_leader_has_committed_beyond_the_end_is_the_lag() -> None:
+    log = MemoryLog([1])
+    machine = follower(log)
+    assert machine.lag == 0
+    fetch = machine.next_fetch(102)
+    assert fetch is not None
+    machine.on_answer(fetch, answer(Accepted(1), bytes([7, 7]), 10), 0)
+    assert (log.high_watermark, machine.lag) == (3, 7)
+
+
 def test_the_high_watermark_ends_where_the_log_does_and_never_goes_back() -> None:
     log = MemoryLog([1, 1, 1], high_watermark=2)
     machine = follower(log)
