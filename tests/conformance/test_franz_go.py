@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 RECORDS = 20_000
 RESULT = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
 #: Tests that franz-go skips here, by a part of their names: docs/not_implemented.md says why.
-LEFT_OUT = ("ShareGroup", "ShareSkips", "848")
+LEFT_OUT = ("ShareGroup", "ShareSkips")
 
 
 def results(broker: Broker, directory: Path) -> dict[str, str]:

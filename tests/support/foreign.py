@@ -23,7 +23,7 @@ from tests.support.clients import Message
 REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).with_name("judges")
 CACHE = Path(os.environ.get("ODRADEK_JUDGES") or REPOSITORY / ".cache" / "judges")
-GO_PROGRAMS = ("franz-go", "sarama", "kafka-go", "copy-job")
+GO_PROGRAMS = ("franz-go", "sarama", "kafka-go", "copy-job", "group-member")
 #: franz-go's own tests, and the program that they are compiled to.
 FRANZ_GO_TESTS, FRANZ_GO_TEST = "github.com/twmb/franz-go/pkg/kgo", "franz-go.test"
 TIMEOUT = 60

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -21,7 +22,7 @@ func main() {
 	target := os.Args[5]
 	ctx := context.Background()
 	session, err := kgo.NewGroupTransactSession(
-		kgo.SeedBrokers(os.Args[1]),
+		kgo.SeedBrokers(strings.Split(os.Args[1], ",")...),
 		kgo.ConsumerGroup(os.Args[2]),
 		kgo.TransactionalID(os.Args[3]),
 		kgo.ConsumeTopics(os.Args[4]),
