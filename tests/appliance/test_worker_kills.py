@@ -19,6 +19,7 @@ import pytest
 from appliance import child
 from tests.support import processes
 from tests.support.kill_job import JOB
+from tests.support.rabbitmq import rabbitmq_server
 from tests.support.redis import redis_server
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -119,6 +120,12 @@ def redis_url(tmp_path: Path) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture
+def rabbitmq_url(tmp_path: Path) -> Iterator[str]:
+    with rabbitmq_server(tmp_path) as url:
+        yield url
+
+
 def kill_again_and_again(site: Site, kills: int, runs: int, seed: int) -> None:
     chance = random.Random(seed)
     site.python(QUEUE, str(runs), str(site.traces), str(seed))
@@ -170,3 +177,11 @@ def test_runs_end_once_each_over_two_hundred_kills(tmp_path: Path) -> None:
 @pytest.mark.timeout(5400)
 def test_runs_end_once_each_over_kills_on_a_real_redis(tmp_path: Path, redis_url: str) -> None:
     kill_again_and_again(Site(tmp_path, redis_url, is_soon=False), kills=40, runs=200, seed=13)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(5400)
+def test_runs_end_once_each_over_kills_on_a_real_rabbitmq(
+    tmp_path: Path, rabbitmq_url: str
+) -> None:
+    kill_again_and_again(Site(tmp_path, rabbitmq_url, is_soon=False), kills=40, runs=200, seed=17)
