@@ -156,7 +156,9 @@ class MissesWatches(SimulatedStore):
 class UncheckedLog(Log):
     __slots__ = ()
 
-    def _check_replicated(self, batch: memoryview, header: BatchHeader, position: int) -> None:
+    def _check_replicated(
+        self, batch: memoryview, header: BatchHeader, position: int, is_amid: bool
+    ) -> None:
         """No sum is looked at."""
 
 
