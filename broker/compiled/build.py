@@ -57,6 +57,7 @@ HOT_MODULES: Final = {
         "background",
         "delayed",
         "fetch_session",
+        "follower_reader",
         "partition",
         "replica_manager",
         "replicated_partition",

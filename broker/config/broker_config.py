@@ -182,6 +182,7 @@ class BrokerConfig:
     auto_leader_rebalance_enable: bool
     leader_imbalance_check_interval_seconds: int
     replica_lag_time_max_ms: int
+    replica_selector_class: str | None
     replica_fetch_max_bytes: int
     replica_fetch_min_bytes: int
     replica_fetch_wait_max_ms: int

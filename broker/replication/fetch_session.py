@@ -80,6 +80,7 @@ class SessionPartition:
             or result.high_watermark != self.seen_high_watermark
             or result.log_start_offset != self.seen_log_start_offset
             or result.diverging_epoch is not None
+            or result.preferred_read_replica >= 0
         )
 
     def told(self, result: FetchPartitionResult) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from broker.model.error_code import ErrorCode
 from broker.model.ids import BrokerId, TopicId, TopicPartition
 from broker.replication.follower import FollowerMachine
+from broker.replication.follower_reader import FollowerReader
 from broker.replication.replica import Replica
 from broker.replication.replica_fetch import ReplicaFetch
 from broker.storage.log import Log
@@ -20,6 +21,7 @@ class FollowedPartition:
         "log",
         "machine",
         "on_disk_caught_up",
+        "reader",
         "replica",
         "topic_id",
         "topic_partition",
@@ -41,6 +43,8 @@ class FollowedPartition:
         self.close_reason = ErrorCode.NONE
         #: The fetcher, which waits for the disk where ``flush.messages`` is 1.
         self.on_disk_caught_up: Callable[[], None] | None = None
+        #: Made for the first consumer that reads here.
+        self.reader: FollowerReader | None = None
 
     @property
     def leader_id(self) -> BrokerId:
@@ -53,6 +57,8 @@ class FollowedPartition:
 
     def close(self, reason: ErrorCode) -> None:
         self.close_reason = reason
+        if self.reader is not None:
+            self.reader.close(reason)
 
     def next_fetch(self, broker_epoch: int, now_ms: int) -> ReplicaFetch | None:
         return None if self.is_closed else self.replica.next_fetch(broker_epoch, now_ms)

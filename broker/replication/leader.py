@@ -63,7 +63,7 @@ class LeaderMachine:
         now_ms: int,
     ) -> None:
         assert state.leader_id == broker_id, (state, broker_id)
-        self._broker_id = broker_id
+        self.broker_id = broker_id
         self._log = log
         self.rules = rules
         self.leader_epoch = state.leader_epoch
@@ -96,7 +96,7 @@ class LeaderMachine:
         """The end of what every member of the maximal ISR is known to have."""
         bound = visible_end(self._log, self.rules.is_flush_bound)
         for member in self.isr.maximal:
-            if member != self._broker_id:
+            if member != self.broker_id:
                 follower = self.followers.get(member)
                 bound = min(bound, UNKNOWN_OFFSET if follower is None else follower.log_end_offset)
         return bound
@@ -124,7 +124,7 @@ class LeaderMachine:
         return Acknowledgement.COMMITTED
 
     def holds_lease(self, now_ms: int) -> bool:
-        return self.lease.is_held(self.isr.maximal - {self._broker_id}, now_ms)
+        return self.lease.is_held(self.isr.maximal - {self.broker_id}, now_ms)
 
     # Followers ---------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class LeaderMachine:
 
     def propose(self, epochs: BrokerEpochs, now_ms: int) -> IsrProposal | None:
         """What to propose to the controller now: called after fetches and on a timer."""
-        broker_epoch = epochs.get(self._broker_id)
+        broker_epoch = epochs.get(self.broker_id)
         if broker_epoch is None or self.isr.is_in_flight:
             return None
         wanted = self._wanted_isr(epochs, now_ms)
@@ -197,7 +197,7 @@ class LeaderMachine:
             IsrMember(member, self._broker_epoch_of(member, epochs)) for member in sorted(wanted)
         )
         return IsrProposal(
-            self._broker_id, broker_epoch, self.leader_epoch, self.isr.partition_epoch, members
+            self.broker_id, broker_epoch, self.leader_epoch, self.isr.partition_epoch, members
         )
 
     def _broker_epoch_of(self, member: BrokerId, epochs: BrokerEpochs) -> int:
@@ -210,8 +210,8 @@ class LeaderMachine:
     def _wanted_isr(self, epochs: BrokerEpochs, now_ms: int) -> frozenset[BrokerId]:
         end = self._log.log_end_offset
         lag_max_ms = self.rules.lag_max_ms
-        kept = {self._broker_id}
-        for member in self.isr.committed - {self._broker_id}:
+        kept = {self.broker_id}
+        for member in self.isr.committed - {self.broker_id}:
             follower = self.followers.get(member)
             if follower is not None and follower.is_caught_up(end, lag_max_ms, now_ms):
                 kept.add(member)
@@ -243,7 +243,7 @@ class LeaderMachine:
         self.followers = {
             replica: self.followers.get(replica) or FollowerState()
             for replica in state.replicas
-            if replica != self._broker_id
+            if replica != self.broker_id
         }
         self.advance_high_watermark()
         return True
@@ -253,7 +253,7 @@ class LeaderMachine:
         if state.leader_epoch != self.leader_epoch:
             self.isr.on_lost()
             return
-        if self._take(state) and state.isr == {self._broker_id}:
+        if self._take(state) and state.isr == {self.broker_id}:
             self.lease.on_confirmed(asked_ms)
 
     def on_proposal_refused(self, error: ErrorCode) -> None:
@@ -269,5 +269,5 @@ class LeaderMachine:
 
     def on_alone_confirmed(self, partition_epoch: int, asked_ms: int) -> None:
         """The store's state node was read, and has this version."""
-        if partition_epoch == self.isr.partition_epoch and self.isr.maximal == {self._broker_id}:
+        if partition_epoch == self.isr.partition_epoch and self.isr.maximal == {self.broker_id}:
             self.lease.on_confirmed(asked_ms)

@@ -11,12 +11,13 @@ acknowledged, that a loss of power could take back. ``replicated_partition.py`` 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from broker.config.topic_config import TopicConfig
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
-from broker.model.ids import TopicId, TopicPartition
+from broker.model.ids import BrokerId, TopicId, TopicPartition
 from broker.model.internal_topics import is_internal
 from broker.records.header import BatchHeader
 from broker.records.validation import ProduceRules
@@ -222,6 +223,12 @@ class Partition:
         if epoch < last_fetched_epoch or end_offset < fetch_offset:
             return epoch, end_offset
         return None
+
+    def preferred_reader(
+        self, rack: str, fetch_offset: int, racks: Mapping[BrokerId, str | None]
+    ) -> int:
+        """The broker that a consumer in this rack had better read from; -1: this one."""
+        return -1
 
     def read(
         self, fetch_offset: int, max_bytes: int, end_offset: int, min_one_batch: bool

@@ -33,6 +33,7 @@ from broker.records.validation import (
 from broker.replication.background import Background, Flushed, FlushScheduler
 from broker.replication.followed_partition import FollowedPartition
 from broker.replication.follower import FollowerMachine
+from broker.replication.follower_reader import FollowerReader
 from broker.replication.leader import BrokerEpochs, LeaderMachine, ReplicationRules
 from broker.replication.partition import NEVER, Partition
 from broker.replication.replica import Replica
@@ -220,6 +221,23 @@ class ReplicaManager:
         if not 0 <= index < len(topic.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic.partitions[index] or self._materialise(topic, index)
+
+    def find_reader(self, key: str | TopicId, index: int) -> Partition:
+        """What is followed here, for consumers (KIP-392); ``KafkaError`` when it is not."""
+        topic = self.topics.get(key) if isinstance(key, str) else self.topics_by_id.get(key)
+        followed = None if topic is None else topic.followed.get(index)
+        if topic is None or followed is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if followed.reader is None:
+            followed.reader = FollowerReader(
+                followed.topic_partition,
+                topic.topic_id,
+                followed.log,
+                followed.machine.leader_epoch,
+                topic.rules,
+                topic.traffic,
+            )
+        return followed.reader
 
     def traffic_of(self, key: str | TopicId) -> TopicTraffic | None:
         """The counters of a topic, if there is one."""

@@ -7,7 +7,7 @@ waiting requests are told. Whatever may have moved the high watermark or the ISR
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from broker.records.header import BatchHeader
 from broker.records.validation import ProduceRules
 from broker.replication.leader import Acknowledgement, BrokerEpochs, LeaderMachine
 from broker.replication.partition import Partition
+from broker.replication.read_replica import Reader, preferred
 from broker.replication.replica_fetch import Accepted, FetchVerdict, ReplicaFetch
 from broker.replication.traffic import TopicTraffic
 from broker.storage.append_info import AppendInfo
@@ -140,6 +141,19 @@ class ReplicatedPartition(Partition):
         if not self.leader.is_settled:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
         return super().readable_end(is_read_committed)
+
+    def preferred_reader(
+        self, rack: str, fetch_offset: int, racks: Mapping[BrokerId, str | None]
+    ) -> int:
+        leader, starts = self.leader, self._follower_starts
+        readers = [
+            Reader(replica, racks[replica], follower.log_end_offset, follower.last_caught_up_ms)
+            for replica, follower in leader.followers.items()
+            if replica in racks
+            and replica in leader.isr.committed
+            and starts.get(replica, fetch_offset + 1) <= fetch_offset <= follower.log_end_offset
+        ]
+        return preferred(rack, racks.get(leader.broker_id), readers)
 
     # -- followers ----------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,7 +89,8 @@ DEFAULTS = {"zookeeper.session.timeout.ms": "18000"}
 
 
 @contextmanager
-def kafka(directory: Path) -> Iterator[dict[int, Node]]:
+def kafka(directory: Path, own: Mapping[int, Mapping[str, str]] = {}) -> Iterator[dict[int, Node]]:
+    """``own``: settings of single brokers."""
     numbers = (1, 2, 3)
     ports = {number: (judge.free_port(), judge.free_port()) for number in numbers}
     voters = ",".join(f"{number}@127.0.0.1:{ports[number][1]}" for number in numbers)
@@ -102,6 +103,7 @@ def kafka(directory: Path) -> Iterator[dict[int, Node]]:
             "controller.quorum.voters": voters,
             "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            **own.get(number, {}),
         }
         broker = brokers[number] = KafkaNode(directory / str(number), properties)
         broker.format(cluster_id)

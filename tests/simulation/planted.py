@@ -56,7 +56,7 @@ class CommittedIsrCounts(LeaderMachine):
         ends = [
             self.followers[member].log_end_offset
             for member in self.isr.committed
-            if member != self._broker_id
+            if member != self.broker_id
         ]
         return min([visible_end(self._log, self.rules.is_flush_bound), *ends])
 

@@ -7,6 +7,7 @@ from broker.config.definition import (
     ConfigType,
     DistinctItems,
     Importance,
+    OneOf,
     Range,
     Scope,
 )
@@ -151,7 +152,14 @@ KEYS = (
         "replica.selector.class",
         STRING,
         None,
-        "Plugin that chooses the replica from which a consumer reads.",
+        "Who chooses the replica from which a consumer reads: an in-sync one in its client.rack, or the leader.",
+        OneOf(
+            (
+                "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+                "org.apache.kafka.common.replica.LeaderSelector",
+            )
+        ),
+        has_effect=True,
     ),
     ConfigKey(
         "replica.socket.receive.buffer.bytes",

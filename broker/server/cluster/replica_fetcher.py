@@ -319,6 +319,8 @@ class _Session:
             taken = followed.machine.on_answer(fetch, answer, broker.clock.wall_ms())
             if taken.damage or self._fetcher.has_damages:
                 self._fetcher.note_taken(followed, taken.damage)
+            if followed.reader is not None:
+                followed.reader.advance_high_watermark()
             if taken.appended is not None:
                 broker.replicas.after_follower_append(followed, taken.appended)
         except StorageError as error:

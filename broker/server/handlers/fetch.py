@@ -9,7 +9,11 @@ answer below the high watermark does not happen.
 
 Sessions (KIP-227) and topic ids (13+) as in Kafka: an unknown id fails its partition only.
 
-Fetches of followers are ``replica_fetch.py``'s. Left out: reading from followers (KIP-392), tiered storage.
+Consumers may read from followers (KIP-392), version 11+: up to the high watermark as the leader told it. A
+leader with ``replica.selector.class`` names an in-sync follower in the consumer's rack, at once and without
+records, at every fetch.
+
+Fetches of followers are ``replica_fetch.py``'s. Left out: tiered storage.
 
 Hot path: per fetched partition one look-up, one ``Partition.read`` and one result object; within
 a session a partition without news costs one comparison.
@@ -39,6 +43,7 @@ from broker.replication.fetch_session import (
     SessionPartition,
     next_epoch,
 )
+from broker.replication.read_replica import RACK_AWARE
 from broker.server.connection import Answer, Connection, ResponseSlot
 from broker.server.tasks import Turn
 from broker.storage.cold import ColdRead
@@ -50,6 +55,7 @@ if TYPE_CHECKING:
     from broker.server.app import Broker
 
 TOPIC_IDS_FROM: Final = 13
+FOLLOWERS_FROM: Final = 11
 READ_COMMITTED: Final = 1
 NO_OFFSET: Final = -1
 #: Partitions whose cold pages are pulled in by one trip to a reader thread.
@@ -134,6 +140,7 @@ class FetchOperation:
         "_is_incremental",
         "_is_read_committed",
         "_max_bytes",
+        "_rack",
         "_request",
         "_results",
         "_session",
@@ -159,6 +166,8 @@ class FetchOperation:
         self._is_incremental = is_incremental
         self._is_read_committed = request.isolation_level == READ_COMMITTED
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+        #: The consumer's, where it matters.
+        self._rack = request.rack_id if _is_rack_looked_at(broker) else ""
         self._entries: Collection[SessionPartition] = (
             session.partitions.values()
             if session is not None
@@ -230,7 +239,11 @@ class FetchOperation:
             self._has_urgent = True
         elif self._is_incremental and not entry.has_news(result):
             # Quiet only at the very end: others may just have found no room in this answer.
-            if entry.fetch_offset >= result.high_watermark and entry.replica is not None:
+            if (
+                entry.fetch_offset >= result.high_watermark
+                and entry.replica is not None
+                and not self._rack
+            ):
                 entry.quiet_version = entry.replica.version
             return
         self._results.append((entry, result))
@@ -240,7 +253,7 @@ class FetchOperation:
         try:
             if entry in self._unreadable:
                 return failed(entry.partition, ErrorCode.KAFKA_STORAGE_ERROR)
-            replica = self._broker.replicas.find(entry.topic, entry.partition)
+            replica = self._find(entry)
             entry.replica = replica
             replica.check_leader_epoch(entry.current_leader_epoch)
             return self._read_partition(entry, replica)
@@ -253,6 +266,16 @@ class FetchOperation:
             self._broker.report_read_error(entry.topic, entry.partition, error)
             return failed(entry.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 
+    def _find(self, entry: SessionPartition) -> Partition:
+        replicas = self._broker.replicas
+        try:
+            return replicas.find(entry.topic, entry.partition)
+        except KafkaError as error:
+            is_elsewhere = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if not is_elsewhere or self._version < FOLLOWERS_FROM or self._request.replica_id >= 0:
+                raise
+            return replicas.find_reader(entry.topic, entry.partition)
+
     def _read_partition(self, entry: SessionPartition, replica: Partition) -> FetchPartitionResult:
         log = replica.log
         result = FetchPartitionResult(
@@ -262,6 +285,14 @@ class FetchOperation:
             replica.last_stable_offset,
             log.log_start_offset,
         )
+        if self._rack:
+            brokers = self._broker.image.brokers
+            racks = {broker_id: each.rack for broker_id, each in brokers.items()}
+            reader = replica.preferred_reader(self._rack, entry.fetch_offset, racks)
+            if reader >= 0:
+                result.preferred_read_replica = reader
+                self._has_urgent = True
+                return result
         if entry.last_fetched_epoch >= 0:
             diverging = replica.diverging_epoch(entry.last_fetched_epoch, entry.fetch_offset)
             if diverging is not None:
@@ -453,6 +484,10 @@ class FetchOperation:
         total = self._broker.replicas.traffic
         total.fetch_requests += 1
         total.failed_fetch_requests += 1
+
+
+def _is_rack_looked_at(broker: Broker) -> bool:
+    return broker.config.replica_selector_class == RACK_AWARE
 
 
 def _pull_all(reads: list[ColdRead]) -> list[OSError | None]:

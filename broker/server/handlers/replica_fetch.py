@@ -22,6 +22,7 @@ from broker.replication.fetch_session import (
     SessionPartition,
     next_epoch,
 )
+from broker.replication.read_replica import RACK_AWARE
 from broker.replication.replica_fetch import (
     NO_ANSWER,
     Accepted,
@@ -117,7 +118,7 @@ def _refuse_stranger(header: RequestHeader, request: FetchRequest) -> Answer:
 class ReplicaFetchOperation(FetchOperation):
     """One request of a follower. What it acknowledges counts once, at the first look."""
 
-    __slots__ = ("_replica_session", "_sent_ms", "_verdicts")
+    __slots__ = ("_replica_session", "_sent_ms", "_tells_at_once", "_verdicts")
 
     def __init__(
         self,
@@ -131,6 +132,8 @@ class ReplicaFetchOperation(FetchOperation):
         super().__init__(broker, header, request, session, is_incremental)
         self._max_bytes = request.max_bytes
         self._replica_session = session
+        #: A high watermark: consumers that read from followers wait for it.
+        self._tells_at_once = broker.config.replica_selector_class == RACK_AWARE
         self._sent_ms = sent_ms
         self._verdicts: dict[tuple[str | TopicId, int], FetchVerdict] = {}
 
@@ -194,6 +197,8 @@ class ReplicaFetchOperation(FetchOperation):
             return result
         if entry.log_start_offset < log.log_start_offset != entry.seen_log_start_offset:
             self._has_urgent = True  # somebody may wait until records are deleted everywhere
+        if entry.seen_high_watermark < replica.high_watermark and self._tells_at_once:
+            self._has_urgent = True
         end_offset = log.log_end_offset
         limit = min(entry.max_bytes, self._max_bytes - self._size)
         if limit <= 0 and self._size:

@@ -209,6 +209,45 @@ def test_what_was_followed_is_led_with_its_records_and_its_high_watermark(world:
     assert world.isr_wanted == [partition]
 
 
+def test_consumers_read_what_is_followed_up_to_the_high_watermark(world: Replicas) -> None:
+    world.tell(state(TWO))
+    (followed,) = world.followed
+    reader = world.replicas.find_reader(ORDERS, 0)
+    assert world.replicas.find_reader(TOPIC_ID, 0) is reader
+    assert reader.leader_epoch == 1
+    version = reader.version
+    records = bytearray(batch(size=10))
+    for high_watermark in (0, 1):
+        fetch = followed.next_fetch(EPOCHS[ONE], 0)
+        assert fetch is not None
+        answer = FetchAnswer(1, NO_ANSWER, Accepted(fetch.fetch_offset), records, high_watermark, 0)  # type: ignore[arg-type]
+        followed.machine.on_answer(fetch, answer, 0)
+        reader.advance_high_watermark()
+        assert reader.readable_end(False) == reader.readable_end(True) == high_watermark
+        assert reader.version == version + high_watermark
+        records = bytearray()
+    assert code_of(world) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(KafkaError):
+        reader.check_append(is_acks_all=False)
+    world.lead(state(ONE, 2, partition_epoch=1))
+    assert reader.close_reason is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(KafkaError):
+        world.replicas.find_reader(ORDERS, 0)
+
+
+def test_a_follower_is_preferred_only_in_sync_and_with_the_offset(world: Replicas) -> None:
+    partition = world.lead(state(isr=(ONE, TWO)))
+    racks = {ONE: "a", TWO: "b", THREE: "c"}
+    world.append(partition)
+    assert partition.preferred_reader("b", 0, racks) == -1  # it has not fetched yet
+    world.fetch(partition, TWO, 0)
+    world.fetch(partition, THREE, 1)
+    assert partition.preferred_reader("b", 0, racks) == TWO
+    assert partition.preferred_reader("b", 1, racks) == -1
+    assert partition.preferred_reader("c", 0, racks) == -1  # not in sync
+    assert partition.preferred_reader("b", 0, {ONE: "a"}) == -1  # not there
+
+
 def test_a_follower_flushed_before_it_acknowledges_may_fetch_on_when_that_is_done(
     world: Replicas,
 ) -> None:
