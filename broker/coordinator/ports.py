@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Sized
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from broker.coordinator.result import CoordinatorRecord, CoordinatorResult, Producer
 from broker.model.error_code import ErrorCode
 from broker.model.ids import TopicId
 from broker.model.transaction_marker import TransactionMarker
+
+T = TypeVar("T")
 
 
 class PartitionLog(Protocol):
@@ -95,7 +97,12 @@ class KnownTopics(Protocol):
 
 
 class PatternMatcher(Protocol):
-    """Looks for the topics that regular expressions match, beside the loop."""
+    """What takes too long for the loop is done beside it: above all looking for the topics that regular
+    expressions match."""
+
+    def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
+        """``done(what work gives)``, once and later; None: it failed. ``work`` touches nothing that changes."""
+        ...
 
     def match(
         self,

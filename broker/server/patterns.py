@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     from broker.server.background import Threads
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 #: A longer pattern is refused.
 MAX_PATTERN_LENGTH: Final = 8192
@@ -72,6 +73,14 @@ class PatternMatching:
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
+
+    def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
+        def then(found: T | None, error: Exception | None) -> None:
+            if error is not None:
+                logger.error("what a group needs was not computed", exc_info=error)
+            done(found)
+
+        self._threads.compute(work, then)
 
     def match(
         self,

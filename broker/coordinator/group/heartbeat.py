@@ -19,7 +19,8 @@ from typing import Final, TypeVar
 from broker.clock import Clock
 from broker.config.broker_config import BrokerConfig
 from broker.config.group_keys import GroupConfig, resolve_group_config
-from broker.coordinator.group.assignors import ASSIGNORS, Candidate
+from broker.coordinator.group.assigning import Question, late_records, records_of
+from broker.coordinator.group.assignors import ASSIGNORS, Candidate, Targets
 from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.consumer import ConsumerGroup
 from broker.coordinator.group.consumer_member import (
@@ -37,14 +38,11 @@ from broker.coordinator.group.consumer_records import (
     PARTITION_METADATA_KEY,
     PATTERN_KEY,
     ResolvedPattern,
-    TargetEpoch,
     current_record,
     epoch_record,
     member_record,
     member_tombstones,
     pattern_record,
-    target_epoch_record,
-    target_record,
     tombstone,
 )
 from broker.coordinator.group.reconcile import Reported, reconcile
@@ -92,6 +90,8 @@ class ConsumerGroups:
         self._matcher = matcher
         #: Groups whose regular expressions are being matched.
         self._matching: set[str] = set()
+        #: Groups whose targets are being computed beside the loop.
+        self._assigning: set[str] = set()
         #: Group to the topics with which they were matched last.
         self._matched_with: dict[str, Mapping[str, object]] = {}
 
@@ -242,8 +242,10 @@ class ConsumerGroups:
         group_epoch = self.raise_epoch(group, after, must_raise, records)
         target_epoch, target = group.assignment_epoch, group.target_of(after)
         if group_epoch > group.assignment_epoch and self._may_assign(group):
-            target_epoch = group_epoch
-            target = self._assign(group, after, group_epoch, known, records)
+            targets = self._assign(group, after, group_epoch, known, records)
+            if targets is not None:
+                target_epoch = group_epoch
+                target = targets.get(after.member_id, NOTHING_ASSIGNED)
         return self._reconciled(
             group, after, target_epoch, target, has_new_subscription, reported, records
         )
@@ -280,7 +282,10 @@ class ConsumerGroups:
         group_epoch: int,
         known: KnownTopics,
         records: Records,
-    ) -> Assignment:
+    ) -> Targets | None:
+        """None: they come later."""
+        if group.group_id in self._assigning:
+            return None
         members = group.members_with(after)
         topics = {
             name: known.topics[name]
@@ -297,13 +302,33 @@ class ConsumerGroups:
         }
         name = group.assignor(self._default_assignor, members)
         assign = ASSIGNORS.get(name, ASSIGNORS["uniform"])
-        targets = assign(candidates, counts)
-        for member_id, target in targets.items():
-            if group.targets.get(member_id) != target:
-                records.append(target_record(group.group_id, member_id, target))
-        computed = TargetEpoch(group_epoch, self._clock.wall_ms())
-        records.append(target_epoch_record(group.group_id, computed))
-        return targets.get(after.member_id, NOTHING_ASSIGNED)
+        question = Question(group_epoch, assign, candidates, counts)
+        if question.is_big:
+            self._assign_later(group.group_id, question)
+            return None
+        targets = question.answer()
+        records += records_of(group, group_epoch, targets, self._clock.wall_ms())
+        return targets
+
+    def _assign_later(self, group_id: str, question: Question) -> None:
+        self._assigning.add(group_id)
+
+        def done(targets: Targets | None) -> None:
+            self._assigning.discard(group_id)
+            if targets is not None:
+                self._timers.perform(partial(self._on_assigned, group_id, question, targets))
+
+        self._matcher.compute(question.answer, done)
+
+    def _on_assigned(
+        self, group_id: str, question: Question, targets: Targets
+    ) -> CoordinatorResult[None]:
+        group = self.find(group_id)
+        if group is None:
+            return nothing()
+        return CoordinatorResult(
+            None, late_records(group, question, targets, self._clock.wall_ms())
+        )
 
     def _reconciled(
         self,

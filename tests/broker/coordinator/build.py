@@ -128,10 +128,19 @@ class Topics(NamedTuple):
 
 
 class Matcher:
-    """Finds topics by pattern when the test says so."""
+    """Finds topics by pattern, and computes, when the test says so."""
 
     def __init__(self) -> None:
+        self.works: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self.asked: list[tuple[frozenset[str], list[str], Callable[..., None]]] = []
+
+    def compute(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        self.works.append((work, done))
+
+    def finish(self) -> None:
+        works, self.works = self.works, []
+        for work, done in works:
+            done(work())
 
     def match(
         self, patterns: frozenset[str], names: Iterable[str], done: Callable[..., None]
