@@ -1,13 +1,14 @@
 """Verdicts on finalised features (KIP-584): pure, in the words of Apache Kafka 4.4.
 
 A level counts only while every registered broker supports it. So the first levels are the highest that all
-of those support who are there when the cluster's metadata has none; UpdateFeatures is checked against the
+of those support who are there when the cluster's metadata has none, once all are there that have replicas: who is
+away may be of an earlier release; UpdateFeatures is checked against the
 registered brokers; and a broker that registers later takes part if it supports what is finalised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from broker.metadata.changes import FeaturesChanged
 from broker.metadata.image import BrokerImage, ClusterImage
@@ -25,10 +26,12 @@ UPGRADE_TYPES = (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
 UNKNOWN_FEATURE = LevelRange(0, 0)
 
 
-def first_levels(image: ClusterImage, brokers: Iterable[BrokerImage]) -> FeaturesChanged | None:
+def first_levels(image: ClusterImage, brokers: Collection[BrokerImage]) -> FeaturesChanged | None:
     """For metadata that has none yet."""
     if image.features_epoch >= 0:
         return None
+    if not _holders(image) <= {broker.broker_id for broker in brokers}:
+        return None  # another time
     highest: dict[str, int] | None = None
     for broker in brokers:
         own = {name: levels.max_level for name, levels in broker.features}
@@ -38,6 +41,16 @@ def first_levels(image: ClusterImage, brokers: Iterable[BrokerImage]) -> Feature
     if highest is None:
         return None
     return FeaturesChanged({name: level for name, level in highest.items() if level > 0}, 0)
+
+
+def _holders(image: ClusterImage) -> set[BrokerId]:
+    """Who has a replica."""
+    return {
+        replica
+        for topic in image.topics.values()
+        for partition in topic.partitions
+        for replica in partition.replicas
+    }
 
 
 def supports(broker: BrokerImage, image: ClusterImage) -> bool:

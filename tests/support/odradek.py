@@ -43,6 +43,8 @@ class OdradekBroker:
         self.output = directory / "output.txt"
         self.properties = dict(properties or {})
         self.port = 0
+        #: Whose code runs.
+        self.repository = REPOSITORY
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -78,7 +80,7 @@ class OdradekBroker:
         with self.output.open("ab") as output:
             self.process = process = subprocess.Popen(
                 command,
-                cwd=REPOSITORY,
+                cwd=self.repository,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

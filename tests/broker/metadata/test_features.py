@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 from broker.metadata.features import (
@@ -11,7 +13,7 @@ from broker.metadata.features import (
     first_levels,
     judge_updates,
 )
-from broker.metadata.image import BrokerImage, ClusterImage
+from broker.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from broker.metadata.requests import FeatureUpdate
 from broker.metadata.znodes import FEATURES, decode_features, encode_features
 from broker.model.error_code import ErrorCode
@@ -71,6 +73,17 @@ def test_the_first_levels_are_those_that_all_support() -> None:
         found = first_levels(nothing, brokers)
         assert found is not None
         assert (found.levels, found.epoch) == (levels, 0)
+
+
+def test_nothing_is_finalised_while_somebody_is_away_who_may_be_older() -> None:
+    replicas = (BrokerId(1), BrokerId(3))
+    partition = PartitionImage(0, replicas[0], 0, 0, replicas, frozenset(replicas))
+    topic = TopicImage("t", uuid.UUID(int=1), (partition,))
+    found = ClusterImage(topics={"t": topic})
+    assert first_levels(found, [broker(1), broker(2)]) is None
+    change = first_levels(found, [broker(1), broker(2), broker(3)])
+    assert change is not None
+    assert change.levels == NEWEST
 
 
 @pytest.mark.parametrize(
