@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from appliance.output import format_size
 from appliance.supervisor import serve_lock
@@ -32,6 +33,7 @@ LOW_DISK_BYTES = 5_000_000_000
 LOW_DISK_FRACTION = 0.10
 TINY_DISK_BYTES = 500_000_000
 FUTURE_MS = 60_000
+MOST_SKEW_MS = 1000
 MIN_MAPS = 65_530
 SYNCS = 9
 SLOW_SYNC_MS = 50.0
@@ -155,6 +157,27 @@ def check_clock(data_directory: Path, now_ms: int) -> Check:
             "Run chrony or systemd-timesyncd; in a container ask the host.",
         )
     return Check("clock", Verdict.OK, "synchronised" if state is not None else "state not known")
+
+
+def check_other_clocks(brokers: Iterable[Mapping[str, Any]]) -> list[Check]:
+    """``brokers``: as the broker here has compared its clock with theirs."""
+    return [_check_other_clock(each) for each in brokers]
+
+
+def _check_other_clock(told: Mapping[str, Any]) -> Check:
+    name = f"clock of broker {told['broker_id']}"
+    if "error" in told:
+        return Check(name, Verdict.INFO, f"not known: {told['error']}")
+    ahead_ms, doubt_ms = int(told["ahead_ms"]), int(told["doubt_ms"])
+    words = f"{abs(ahead_ms)} ms {'behind' if ahead_ms < 0 else 'ahead of'} this broker's"
+    if abs(ahead_ms) - doubt_ms <= MOST_SKEW_MS:
+        return Check(name, Verdict.OK, f"{words}, give or take {doubt_ms}")
+    return Check(
+        name,
+        Verdict.WARN,
+        words,
+        "Run chrony or systemd-timesyncd on both: timestamps of records and retention go by them.",
+    )
 
 
 def newest_file_ms(directory: Path) -> int | None:

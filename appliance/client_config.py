@@ -18,6 +18,8 @@ from typing import Any
 from appliance.failure import EXIT_USAGE, CommandError
 
 _SAME_NAMES = ("bootstrap.servers", "security.protocol", "client.id", "sasl.mechanism")
+_NAME_CHECK = "ssl.endpoint.identification.algorithm"
+_STORES = ("ssl.truststore", "ssl.keystore")
 _SAME_PREFIXES = ("ssl.key.", "ssl.certificate.", "ssl.ca.", "sasl.username", "sasl.password")
 _RENAMED = {
     "ssl.truststore.location": "ssl.ca.location",
@@ -25,6 +27,8 @@ _RENAMED = {
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.keystore.key": "ssl.key.pem",
 }
+_ESCAPE = re.compile(r"\\(.)")
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 _JAAS_FIELD = re.compile(r'(username|password)\s*=\s*"([^"]*)"')
 
 
@@ -36,7 +40,12 @@ def read_command_config(path: Path) -> dict[str, str]:
         raise CommandError(
             f"--command-config {path}: {error.strerror}", exit_code=EXIT_USAGE
         ) from None
-    return translate(parse_properties(text))
+    return translate({key: _unescaped(value) for key, value in parse_properties(text).items()})
+
+
+def _unescaped(value: str) -> str:
+    """As Java reads it: keys in PEM have their line ends as ``\\n``."""
+    return _ESCAPE.sub(lambda found: _ESCAPES.get(found[1], found[1]), value)
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -52,6 +61,8 @@ def parse_properties(text: str) -> dict[str, str]:
 
 def translate(properties: dict[str, str]) -> dict[str, str]:
     """Java client properties as librdkafka knows them."""
+    for store in _STORES:
+        _refuse_java_store(store, properties)
     found: dict[str, str] = {}
     for key, value in properties.items():
         if key in _SAME_NAMES or key.startswith(_SAME_PREFIXES):
@@ -60,7 +71,24 @@ def translate(properties: dict[str, str]) -> dict[str, str]:
             found[_RENAMED[key]] = value
         elif key == "sasl.jaas.config":
             found |= {f"sasl.{name}": text for name, text in _JAAS_FIELD.findall(value)}
+        elif (
+            key == "ssl.keystore.location"
+        ):  # of type PEM: the key and its certificates in one file
+            found |= {"ssl.certificate.location": value, "ssl.key.location": value}
+        elif key == _NAME_CHECK:
+            found[key] = value.lower() or "none"
     return found
+
+
+def _refuse_java_store(store: str, properties: dict[str, str]) -> None:
+    path = properties.get(f"{store}.location", "")
+    kind = properties.get(f"{store}.type", "").upper()
+    if path and (kind in ("JKS", "PKCS12") or path.endswith((".jks", ".p12", ".pfx"))):
+        raise CommandError(
+            f"{store}.location={path}: only Java reads such a file",
+            hint=f"Write it as PEM (keytool, openssl pkcs12) and name that, with {store}.type=PEM.",
+            exit_code=EXIT_USAGE,
+        )
 
 
 def profiles_path() -> Path:

@@ -68,6 +68,7 @@ def doctor(session: Session, data: Path, listen: str, web: str) -> int:
         *_check_partitions(data),
         *_check_zookeeper(session),
         checks.check_clock(data, SystemClock().wall_ms()),
+        *_check_other_clocks(data),
         checks.check_descriptors(),
         checks.check_maps(),
         checks.check_java(),
@@ -103,6 +104,14 @@ def _check_partitions(data: Path) -> list[Check]:
         )
         for each in found
     ]
+
+
+def _check_other_clocks(data: Path) -> list[Check]:
+    """By the broker on this data directory, if one runs, and knows how."""
+    try:
+        return checks.check_other_clocks(control.ask(data.absolute(), "clocks")["brokers"])
+    except CommandError:
+        return []
 
 
 def _check_zookeeper(session: Session) -> list[Check]:

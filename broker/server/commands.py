@@ -12,6 +12,7 @@ from broker.model.ids import TopicPartition
 from broker.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.replication.background import Flushed
 from broker.server import backup, importing, reports
+from broker.server.cluster.clocks import compare_clocks
 from broker.server.control import Command
 from broker.server.retention import answer as retention_answer
 from broker.server.tasks import Turn
@@ -159,6 +160,11 @@ async def stop(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
+async def clocks(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
+    """How far the clocks of the cluster's other brokers are ahead of this one's."""
+    return {"brokers": [] if broker.cluster is None else await compare_clocks(broker.cluster)}
+
+
 async def offline(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
     """Partitions that recovery refused to open, and where and when it found the damage."""
     return {
@@ -233,6 +239,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "compact": compact,
     "cleaner": cleaner,
     "stop": stop,
+    "clocks": clocks,
     "offline": offline,
     "repair": repair,
     "import_positions": importing.import_positions,

@@ -71,6 +71,20 @@ def test_files_from_the_future_betray_a_clock_that_went_back(tmp_path: Path) -> 
     assert "100000000 s from the future" in found.detail
 
 
+def test_clocks_of_other_brokers_may_differ_by_a_second() -> None:
+    told = [
+        {"broker_id": 2, "ahead_ms": 900, "doubt_ms": 1},
+        {"broker_id": 3, "ahead_ms": -1900, "doubt_ms": 1000},
+        {"broker_id": 4, "ahead_ms": -5000, "doubt_ms": 3},
+        {"broker_id": 5, "error": "no answer"},
+    ]
+    found = checks.check_other_clocks(told)
+    assert [each.verdict for each in found] == [
+        *(checks.Verdict.OK, checks.Verdict.OK, checks.Verdict.WARN, checks.Verdict.INFO)
+    ]
+    assert found[2].detail == "5000 ms behind this broker's"
+
+
 def test_the_kernel_can_be_asked_for_the_state_of_its_clock() -> None:
     assert checks.kernel_clock_state() in (*range(6), None)
 

@@ -29,6 +29,32 @@ def test_java_properties_are_translated(tmp_path: Path) -> None:
     }
 
 
+def test_a_key_and_its_certificates_in_one_pem_file_are_both() -> None:
+    assert client_config.translate(
+        {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": "/client.pem",
+            "ssl.endpoint.identification.algorithm": "",
+        }
+    ) == {
+        "ssl.certificate.location": "/client.pem",
+        "ssl.key.location": "/client.pem",
+        "ssl.endpoint.identification.algorithm": "none",
+    }
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"ssl.truststore.location": "/trust.jks"},
+        {"ssl.keystore.type": "pkcs12", "ssl.keystore.location": "/key"},
+    ],
+)
+def test_stores_that_only_java_reads_are_refused(properties: dict[str, str]) -> None:
+    with pytest.raises(CommandError, match="only Java reads"):
+        client_config.translate(properties)
+
+
 def test_a_missing_file_is_wrong_usage() -> None:
     with pytest.raises(CommandError) as error:
         client_config.read_command_config(Path("/nonexistent"))

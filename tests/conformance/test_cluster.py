@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from appliance import control
 from broker.server.cluster.private_wire import PrivateKey, encode_request
 from tests.support import judge, processes, requests
 from tests.support.cluster import Cluster
@@ -117,6 +118,15 @@ def test_every_broker_knows_the_others_and_the_controller(cluster: Cluster) -> N
     ] * 3
     assert len({answer.cluster_id for answer in told}) == 1
     assert len({answer.controller_id for answer in told}) == 1
+
+
+def test_each_compares_its_clock_with_the_others(cluster: Cluster) -> None:
+    """All of them have this machine's."""
+    for number, broker in cluster.brokers.items():
+        told = control.ask(broker.data, "clocks")["brokers"]
+        assert [each["broker_id"] for each in told] == sorted({1, 2, 3} - {number})
+        for each in told:
+            assert abs(each["ahead_ms"]) <= each["doubt_ms"] + 1
 
 
 def test_partitions_are_spread_and_each_is_served_by_its_leader(cluster: Cluster) -> None:

@@ -352,6 +352,9 @@ class Membership:
             self._peer = None
             peer.close()
 
+    def wall_ms(self) -> int:
+        return self._broker.clock.wall_ms()
+
     async def connect(self, broker_id: BrokerId) -> Peer:
         """By its registration: the image may be too old to know it. Raises PeerError."""
         node = await called_back(self.store.get, znodes.broker_path(broker_id))

@@ -1,10 +1,11 @@
 """What a broker answers to others of its cluster: the image that it is controller of, topics that they
-want made, ISRs that leaders propose, markers and questions of transactions. See ``private_wire`` for the frames and the proof that comes first."""
+want made, ISRs that leaders propose, markers and questions of transactions, the time. See ``private_wire`` for the frames and the proof that comes first."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.metadata.image_codec import encode_update
@@ -49,6 +50,13 @@ class PrivateApis:
         self._membership = membership
         self._loop = loop
         self._pulls: list[_WaitingPull] = []
+        self._later: dict[int, Callable[[Connection, RequestHeader, dict[str, Any]], None]] = {
+            PrivateKey.CREATE_TOPICS: self._create_topics,
+            PrivateKey.LEAVE: self._leave,
+            PrivateKey.ALTER_ISR: self._alter_isr,
+            PrivateKey.WRITE_MARKERS: self._write_markers,
+            PrivateKey.ASK_TRANSACTION: self._answer_transaction,
+        }
 
     def serve(
         self, connection: Connection, header: RequestHeader, frame: memoryview
@@ -62,25 +70,16 @@ class PrivateApis:
                 return self._answer(header, self._prove(connection, body))
             if connection.proving is None or not connection.proving.is_proved:
                 raise CloseConnection("a private API, by a stranger")
+            if header.api_key == PrivateKey.TELL_TIME:
+                return self._answer(header, {"wall_ms": self._membership.wall_ms()})
             if header.api_key == PrivateKey.PULL_IMAGE:
                 return self._pull(connection, header, body)
-            if header.api_key == PrivateKey.CREATE_TOPICS:
-                self._create_topics(connection, header, body)
-                return None
             if header.api_key == PrivateKey.REFUSAL:
                 self._membership.refusals.on_told(body)
                 return self._answer(header, {})
-            if header.api_key == PrivateKey.LEAVE:
-                self._leave(connection, header, body)
-                return None
-            if header.api_key == PrivateKey.ALTER_ISR:
-                self._alter_isr(connection, header, body)
-                return None
-            if header.api_key == PrivateKey.WRITE_MARKERS:
-                self._write_markers(connection, header, body)
-                return None
-            if header.api_key == PrivateKey.ASK_TRANSACTION:
-                self._answer_transaction(connection, header, body)
+            answer_later = self._later.get(header.api_key)
+            if answer_later is not None:
+                answer_later(connection, header, body)
                 return None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CloseConnection(f"private API {header.api_key}: {error!r}") from error

@@ -42,6 +42,7 @@ class PrivateKey(IntEnum):
     LEAVE = PRIVATE_FROM + 5
     WRITE_MARKERS = PRIVATE_FROM + 6
     ASK_TRANSACTION = PRIVATE_FROM + 7
+    TELL_TIME = PRIVATE_FROM + 8
 
 
 class Proving:

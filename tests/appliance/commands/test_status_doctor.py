@@ -9,6 +9,12 @@ from tests.support.fixtures import Broker
 from tests.support.odradek import OdradekBroker
 
 
+@pytest.fixture(autouse=True)
+def own_web_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else on this machine may have the usual one."""
+    monkeypatch.setenv("ODRADEK_WEB", f"127.0.0.1:{judge.free_port()}")
+
+
 def test_a_cluster_that_is_well(on_broker: Odradek) -> None:
     (found,) = on_broker("status", "--format", "json").ok().data
     assert found["healthy"] is True
