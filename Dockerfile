@@ -1,51 +1,82 @@
-# Odradek without Spark: about the size of Python and its packages. The image with Spark and Java, for
-# reports: docker build --target full .
-FROM python:3.11-slim AS build
-WORKDIR /build
+# Odradek without Spark; with Spark and Java, for reports: docker build --target full .
+# BASE is a Debian 12. Where none can be pulled, one of debootstrap does (docs/container.md).
+ARG BASE=docker.io/library/debian:bookworm-slim
+
+FROM ${BASE} AS system
+ENV DEBIAN_FRONTEND=noninteractive
 RUN apt-get update -qq \
-    && apt-get install -y -qq --no-install-recommends gcc libc6-dev
-RUN python -m venv /opt/odradek
+    && apt-get install -y -qq --no-install-recommends python3 >/dev/null \
+    && useradd --uid 1000 --create-home --shell /usr/sbin/nologin odradek \
+    && install --directory --owner odradek --group odradek /data
+
+FROM system AS build
+RUN apt-get install -y -qq --no-install-recommends gcc libc6-dev python3-dev python3-venv >/dev/null
+WORKDIR /build
+RUN python3 -m venv /opt/odradek
 COPY requirements.lock .
-RUN /opt/odradek/bin/pip install --no-cache-dir --disable-pip-version-check \
+RUN /opt/odradek/bin/pip install --quiet --no-cache-dir --disable-pip-version-check --no-compile \
         --require-hashes -r requirements.lock
-COPY pyproject.toml README.md ./
+COPY pyproject.toml setup.py README.md ./
 COPY appliance appliance
 COPY broker broker
 COPY dashboard dashboard
 COPY spark_tasks spark_tasks
-RUN /opt/odradek/bin/pip install --no-cache-dir --disable-pip-version-check \
-        --no-deps --no-build-isolation . \
-    && /opt/odradek/bin/python -P -m broker.compiled.build
+COPY templates templates
+COPY static static
+# What `odradek version` tells.
+ARG COMMIT=
+RUN PYTHONPATH=/build /opt/odradek/bin/python -P -m broker.compiled.build \
+    && ODRADEK_BUILD_COMMIT=${COMMIT} /opt/odradek/bin/pip install --quiet --no-cache-dir \
+        --disable-pip-version-check --no-compile --no-deps --no-build-isolation .
 
-FROM python:3.11-slim AS slim
-RUN useradd --uid 1000 --create-home odradek \
-    && install --directory --owner odradek --group odradek /data
-COPY --from=build /opt/odradek /opt/odradek
-COPY manage.py /opt/odradek/share/odradek/
-COPY templates /opt/odradek/share/odradek/templates
-COPY static /opt/odradek/share/odradek/static
-ENV PATH=/opt/odradek/bin:$PATH \
+FROM build AS spark
+RUN ODRADEK_SPARK_HOME=/opt/odradek/spark /opt/odradek/bin/odradek spark prepare --data /tmp \
+    && chmod -R a+rX /opt/odradek/spark
+
+# Bytecode that is not compared with its sources' times, which not every copying keeps.
+FROM build AS trimmed
+COPY packaging packaging
+RUN cp packaging/container/broker.properties /opt/odradek/ \
+    && python3 packaging/trimming.py /opt/odradek/lib/python3.11/site-packages pip \
+    && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/odradek/lib
+
+FROM system AS bare
+RUN python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /usr/lib/python3.11 \
+    && rm -rf /usr/share/doc /usr/share/man /usr/share/info /usr/share/locale /usr/share/zoneinfo \
+        /usr/share/bash-completion /usr/share/lintian /usr/share/perl5 \
+        /usr/lib/python3.11/test /usr/lib/python3.11/lib2to3 /usr/lib/python3.11/pydoc_data \
+        /usr/lib/*-linux-gnu/gconv \
+        /var/cache/* /var/lib/apt/lists/* /var/log/* /tmp/* /root/.cache \
+    && find / -xdev -type f -perm /6000 -exec chmod a-s {} +
+
+FROM scratch AS slim
+COPY --from=bare / /
+COPY --from=trimmed /opt/odradek /opt/odradek
+ENV PATH=/opt/odradek/bin:/usr/local/bin:/usr/bin:/bin \
+    LANG=C.UTF-8 \
     PYTHONDONTWRITEBYTECODE=1 \
     ODRADEK_DATA=/data \
-    ODRADEK_LISTEN=0.0.0.0:9092 \
-    ODRADEK_WEB=0.0.0.0:8080
+    ODRADEK_BROKER_CONFIG=/opt/odradek/broker.properties \
+    ODRADEK_BOOTSTRAP=127.0.0.1:19092 \
+    ODRADEK_WEB=0.0.0.0:8080 \
+    ODRADEK_OPEN=no
 USER odradek
 WORKDIR /data
 VOLUME /data
-EXPOSE 9092 8080
+EXPOSE 9092 19092 8080
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=10s --timeout=15s --start-period=60s \
-    CMD odradek status --quiet >/dev/null || exit 1
+HEALTHCHECK --interval=10s --timeout=10s --start-period=60s CMD ["python", "-P", "-m", "appliance.healthcheck"]
 ENTRYPOINT ["odradek"]
 CMD ["serve"]
 
 FROM slim AS full
 USER root
-RUN apt-get update -qq \
-    && apt-get install -y -qq --no-install-recommends default-jre-headless procps \
-    && rm -rf /var/lib/apt/lists/*
+RUN mkdir -p /usr/share/man/man1 /var/cache/apt/archives/partial /var/lib/apt/lists/partial \
+    && apt-get update -qq \
+    && apt-get install -y -qq --no-install-recommends openjdk-17-jre-headless procps >/dev/null \
+    && rm -rf /var/lib/apt/lists/* /var/cache/* /usr/share/man /usr/share/doc
+COPY --from=spark /opt/odradek/spark /opt/odradek/spark
 ENV ODRADEK_SPARK_HOME=/opt/odradek/spark
-RUN odradek spark prepare --data /tmp && chmod -R a+rX /opt/odradek/spark
 USER odradek
 
 # What `docker build .` makes.

@@ -101,6 +101,11 @@ class ApplianceConfig(BaseModel):
         None,
         description="What clients are told to connect to, when that is not where they came in.",
     )
+    open: bool = Field(
+        True,
+        description="Whether other machines may reach Kafka's listeners, where nobody has to sign in."
+        " The container image says no until it is told.",
+    )
     web: Address = Field("127.0.0.1:8080", description="Where browsers connect.")
     root_path: Annotated[str, BeforeValidator(_root_path)] = Field(
         "", description="Path prefix behind a reverse proxy, such as /odradek."

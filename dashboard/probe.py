@@ -60,6 +60,18 @@ def reachable(host: str, port: int) -> tuple[str, int]:
     return _ANY_ADDRESS.get(host, host), port
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens there; a name other than localhost may lead anywhere."""
+    from ipaddress import ip_address
+
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def ask_api_versions(address: tuple[str, int], timeout_s: float) -> ApiRanges:
     """The broker's answer. Raises OSError: refused, timed out, or ``ProbeError``."""
     with socket.create_connection(address, timeout=timeout_s) as connection:

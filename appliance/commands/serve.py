@@ -23,7 +23,7 @@ from appliance.supervisor.log_stream import LogStream
 from appliance.supervisor.restart_record import RestartRecord
 from appliance.supervisor.run import Supervisor
 from broker.clock import SystemClock
-from dashboard.probe import join_address, reachable, split_address
+from dashboard.probe import is_loopback, join_address, reachable, split_address
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
 METRICS_SETTING = "odradek.metrics.listen"
@@ -160,6 +160,7 @@ class _Serving:
         preflight.refuse_taken(self._data)
         preflight.await_predecessors(self._data, self._session.note)
         if "broker" in self._chosen:
+            self._refuse_open_listeners()
             preflight.refuse_taken_port(self._kafka, "--listen ")
             self._settle_metrics()
             if "worker" in self._chosen:
@@ -206,6 +207,24 @@ class _Serving:
                 code="SEVERAL_NODES",
                 exit_code=EXIT_USAGE,
             )
+
+    def _refuse_open_listeners(self) -> None:
+        """Whoever reaches a listener may read, write and delete: where that was not said to be meant."""
+        if self._config.open:
+            return
+        listeners = [self._kafka]
+        if self._listen is None:
+            listeners = programs.configured_listeners(self._broker_settings())
+        for host, port in listeners:
+            if not is_loopback(host):
+                raise CommandError(
+                    f"everybody who reaches {join_address(host, port)} could read and change all topics:"
+                    " nobody has to sign in there",
+                    hint="ODRADEK_OPEN=yes if only those reach it who may; otherwise"
+                    " ODRADEK_LISTEN=127.0.0.1:9092.",
+                    code="OPEN_LISTENER",
+                    exit_code=EXIT_USAGE,
+                )
 
     def _listener(self) -> tuple[tuple[str, int], str | None]:
         """(address to bind, --listen for the broker); ``listen`` wins over broker settings."""

@@ -94,9 +94,14 @@ def worker_program(data_directory: Path, environment: Mapping[str, str]) -> Prog
 
 def configured_listener(settings: Mapping[str, str]) -> tuple[str, int] | None:
     """The first listener of a broker's configuration, such as ``PLAINTEXT://:9092``."""
-    first = settings.get("listeners", "").split(",")[0].strip()
-    if not first:
-        return None
-    _, _, address = first.partition("://")
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
+    return next(iter(configured_listeners(settings)), None)
+
+
+def configured_listeners(settings: Mapping[str, str]) -> list[tuple[str, int]]:
+    """All of them. Raises ValueError."""
+    found = []
+    for text in filter(None, map(str.strip, settings.get("listeners", "").split(","))):
+        _, _, address = text.partition("://")
+        host, _, port = address.rpartition(":")
+        found.append((host.strip("[]"), int(port)))
+    return found

@@ -24,6 +24,10 @@ import zstandard
 
 HERE = Path(__file__).resolve().parent
 CLONE = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent))
+
+import trimming  # noqa: E402 - what the container image leaves out too
+
 MAGIC = b"ODRADEK1"
 HASH_LENGTH = 32
 PT_DYNAMIC, DT_RPATH, DT_RUNPATH = 2, 15, 29
@@ -45,15 +49,6 @@ LEFT_OUT = {
     ),
     *("pydoc_data", "site-packages", "dist-packages", "turtle.py", "distutils"),
 }
-LEFT_OUT_OF_PACKAGES = (
-    "__pycache__",
-    "tests",
-    "twisted/**/test",
-    "autobahn/**/test",
-    "*.pyi",
-    "*.dist-info/RECORD",
-    "*.pyx",
-)
 LEFT_OUT_MODULES = (
     "_tkinter",
     "_test",
@@ -66,8 +61,6 @@ LEFT_OUT_MODULES = (
     "xx",
     "_ctypes_test",
 )
-#: In the lock file for the sake of building alone (requirements-build.in).
-OF_THE_BUILD = ("mypy", "setuptools", "ast_serialize", "pathspec")
 #: Parts of the C library, which are the machine's own.
 OF_THE_SYSTEM = (
     "ld-linux",
@@ -156,23 +149,7 @@ def install_packages(root: Path, wheel: Path) -> None:
     import pip as installer
 
     shutil.copytree(Path(installer.__file__).parent, packages / "pip", ignore=_ignored)
-    for name in OF_THE_BUILD:
-        _remove_package(packages, name)
-    shutil.rmtree(packages / "bin", ignore_errors=True)
-    for pattern in LEFT_OUT_OF_PACKAGES:
-        for path in list(packages.rglob(pattern)):
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
-
-
-def _remove_package(packages: Path, name: str) -> None:
-    """What its list of files names."""
-    for listed in packages.glob(f"{name}-*.dist-info/RECORD"):
-        for line in listed.read_text().splitlines():
-            (packages / line.split(",")[0]).unlink(missing_ok=True)
-        shutil.rmtree(listed.parent)
+    trimming.trim(packages)
 
 
 def copy_libraries(root: Path) -> None:

@@ -1,7 +1,7 @@
 """``dist/odradek``, the single executable, as a person has it: a Debian without Python, without a network.
 
-`make binary` makes the file. The Debian is made by debootstrap, once, into `.cache/debian-root`, and is never
-written to: what the executable leaves must be in its cache and its data directory.
+`make binary` makes the file. The Debian is never written to: what the executable leaves must be in its cache and its
+data directory.
 """
 
 import os
@@ -10,17 +10,15 @@ import signal
 import subprocess
 import threading
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import appliance
-from tests.support import judge, processes, wire
+from tests.support import debian, judge, processes, wire
 from tests.support.odradek import REPOSITORY
 
 BINARY = Path(os.environ.get("ODRADEK_BINARY") or REPOSITORY / "dist" / "odradek")
-ROOT = REPOSITORY / ".cache" / "debian-root"
 MOST_BYTES = 110_000_000
 pytestmark = [
     pytest.mark.slow,
@@ -132,46 +130,19 @@ def test_a_damaged_file_says_so_and_unpacks_nothing(tmp_path: Path) -> None:
     assert trees(tmp_path) == set()
 
 
-@pytest.fixture(scope="module")
-def debian() -> Path:
-    """Without Python, Java or anything that is ours."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can change its root directory")
-    debootstrap = judge.program("debootstrap", "it makes a Debian of its own to try the file on")
-    if not (ROOT / "etc" / "debian_version").exists():
-        aside = ROOT.with_suffix(".new")
-        shutil.rmtree(aside, ignore_errors=True)
-        subprocess.run(
-            [debootstrap, "--variant=minbase", "bookworm", aside, *mirror()],
-            check=True, capture_output=True,
-        )  # fmt: skip
-        aside.rename(ROOT)
-    assert not list((ROOT / "usr" / "bin").glob("python*"))
-    return ROOT
-
-
-def mirror() -> list[str]:
-    """Where this machine's own Debian comes from, if it says so."""
-    sources = Path("/etc/apt/sources.list.d/debian.sources")
-    if sources.exists():
-        for line in sources.read_text().splitlines():
-            if line.startswith("URIs:"):
-                return [line.split()[1]]
-    return []
-
-
 @pytest.fixture
-def in_debian(debian: Path, tmp_path: Path) -> Iterator[list[str]]:
+def in_debian(tmp_path: Path) -> list[str]:
     """What runs a command there: a network of its own, where only loopback is, and a root that cannot be
     written to but for /work."""
+    root = debian.require_root()
     work = tmp_path / "work"
     work.mkdir()
     shutil.copy(BINARY, work / "odradek")
     script = (
-        f"set -e; ip link set lo up; mount --bind {debian} {debian}; mount -o remount,ro,bind {debian};"
-        f"mount --bind {work} {debian}/mnt; mount -t proc proc {debian}/proc;"
-        f"mount --bind /dev {debian}/dev;"
-        f'exec chroot {debian} /usr/bin/env -i PATH=/usr/bin:/bin HOME=/mnt/home "$@"'
+        f"set -e; ip link set lo up; mount --bind {root} {root}; mount -o remount,ro,bind {root};"
+        f"mount --bind {work} {root}/mnt; mount -t proc proc {root}/proc;"
+        f"mount --bind /dev {root}/dev;"
+        f'exec chroot {root} /usr/bin/env -i PATH=/usr/bin:/bin HOME=/mnt/home "$@"'
     )
     return [
         "unshare",

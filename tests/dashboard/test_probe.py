@@ -99,3 +99,12 @@ def test_addresses(text: str, expected: tuple[str, int]) -> None:
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"write an IPv6|is not HOST:PORT"):
         probe.split_address(text)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True)]
+    + [(host, False) for host in ("", "0.0.0.0", "::", "10.0.0.1", "node.example")],
+)
+def test_only_this_machine_reaches_loopback(host: str, expected: bool) -> None:
+    assert probe.is_loopback(host) is expected

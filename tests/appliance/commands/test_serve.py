@@ -274,3 +274,15 @@ def test_half_a_node_needs_a_database_and_a_queue_for_several(
     assert done.code == 2
     assert "more than one node with web or worker needs DATABASE_URL and a Celery URL" in done.err
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("place", ["--listen", "--property"])
+def test_listeners_for_everybody_are_refused_where_that_was_not_meant(
+    place: str, odradek: Odradek, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ODRADEK_OPEN", "no")
+    value = "0.0.0.0:1" if place == "--listen" else "listeners=A://127.0.0.1:1,B://:2"
+    done = odradek("serve", "--only", "broker", "--data", tmp_path / "data", place, value)
+    assert done.code == 2
+    assert "nobody has to sign in there" in done.err
+    assert not (tmp_path / "data").exists()
