@@ -80,16 +80,17 @@ def test_an_installed_wheel_serves_broker_and_dashboard(wheel: Path, tmp_path: P
         if "odradek" not in path.name.lower() and path.suffix != ".pth":
             (shared / path.name).symlink_to(path)
     (packages / "shared.pth").write_text(f"{shared}\n")
-    subprocess.run(
-        [sys.executable, "-m", "pip", "--python", installed / "bin" / "python", "install", "--quiet",
-         "--disable-pip-version-check", "--no-deps", "--no-index", wheel],
-        check=True, cwd=tmp_path,
-    )  # fmt: skip
+    # PYTHONPATH, which tests of Spark set, may lead to the clone: then pip has nothing to install.
     environment = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("ODRADEK_", "PYTHON", "DJANGO_", "DATABASE_"))
     }
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--python", installed / "bin" / "python", "install", "--quiet",
+         "--disable-pip-version-check", "--no-deps", "--no-index", wheel],
+        env=environment, check=True, cwd=tmp_path,
+    )  # fmt: skip
     command = str(installed / "bin" / "odradek")
     told = subprocess.run(
         [command, "version"],

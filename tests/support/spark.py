@@ -1,4 +1,4 @@
-"""Spark as the tests see it: prepared once into .cache/spark, and one session for the tests of a directory.
+"""Spark as the tests see it: prepared once into .cache/spark, and one session for a whole run.
 
 `python -m tests.support.spark` prepares it (as CI does); SPARK_HOME_FOR_TESTS names another place.
 """
@@ -85,6 +85,9 @@ class SparkInThisProcess:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             said = compute(job, registry.shipped()[report], self.session, NoTeller())  # type: ignore[arg-type]
+        import gc
+
+        gc.collect()  # here, not amid another test: see close()
         document = json.loads((directory / "rows.json").read_text())
         names = [column["name"] for column in document["columns"]]
         return [dict(zip(names, row, strict=True)) for row in document["rows"]], said
@@ -124,9 +127,9 @@ def read_topic(bootstrap: str, topic: str, partitions: int) -> list[Message]:
     return found
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def spark() -> Iterator[SparkInThisProcess]:
-    """One Spark for the tests of a directory that want one."""
+    """One Spark for all tests of a run that want one."""
     with tempfile.TemporaryDirectory(prefix="odradek-spark-") as scratch:
         kept = dict(os.environ)
         found = SparkInThisProcess(require(), Path(scratch))

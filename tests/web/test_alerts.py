@@ -168,15 +168,23 @@ def test_a_broker_that_stops_and_comes_back_is_told_once_each_even_over_a_restar
     scene.wait(lambda: bool(hook.accepted("resolved")), "the end, at the webhook")
     scene.wait(lambda: bool(scene.subjects("RESOLVED")), "the end, by mail")
 
-    assert [body["event"] for body in hook.accepted()] == ["firing", "resolved"]
-    assert len(scene.subjects("FIRING")) == len(scene.subjects("RESOLVED")) == 1
-    fired, resolved = hook.accepted()
-    assert fired["alerts"][0]["id"] == resolved["alerts"][0]["id"]
+    # A broker that answers late while the machine is busy makes an alert of its own.
+    number = hook.accepted("firing")[0]["alerts"][0]["id"]
+    own = [body for body in hook.accepted() if body["alerts"][0]["id"] == number]
+    assert [body["event"] for body in own] == ["firing", "resolved"]
+    about = scene.subjects("FIRING")[0].partition("FIRING")[2]
+    for word in ("FIRING", "RESOLVED"):
+        assert [subject.endswith(about) for subject in scene.subjects(word)].count(True) == 1
+    fired, resolved = own
     assert resolved["alerts"][0]["state"] == "resolved"
     assert fired["text"].startswith("FIRING (critical): Broker does not answer\n")
     for request in hook.received:
         assert_signed(request, secret)
-    attempts = {one.json["id"] for one in hook.received if one.json["event"] == "firing"}
+    attempts = {
+        one.json["id"]
+        for one in hook.received
+        if one.json["event"] == "firing" and one.json["alerts"][0]["id"] == number
+    }
     assert len(attempts) == 1, "the same message, tried again"
     assert scene.mails.mails[-1].recipients == ["ops@example.com", "boss@example.com"]
 

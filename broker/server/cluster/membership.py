@@ -23,7 +23,7 @@ from broker.metadata.controller import Controller
 from broker.metadata.differences import differences
 from broker.metadata.image import BrokerImage, ClusterImage, Endpoint
 from broker.metadata.image_codec import decode_update
-from broker.metadata.image_feed import ImageFeed, ImageFollower, ImageUpdate
+from broker.metadata.image_feed import NOTHING_KNOWN, ImageFeed, ImageFollower, ImageUpdate
 from broker.metadata.load import read_image
 from broker.metadata.registration import Registration
 from broker.metadata.requests import AlteredIsr, NewTopic
@@ -207,6 +207,12 @@ class Membership:
 
     def _on_registered(self, broker_epoch: int) -> None:
         logger.info("registered, broker epoch %d", broker_epoch)
+        # The controller may have been quicker than our own look at the store, and no further image
+        # need ever come.
+        if self._told is None and self._images.known != NOTHING_KNOWN:
+            assert self._registration is not None
+            if self._registration.on_image(self.image):
+                self._tell(self.image, self.image)
 
     def _on_rival(self, rival: BrokerImage) -> None:
         at = ", ".join(f"{each.host}:{each.port}" for each in rival.endpoints)
@@ -313,11 +319,15 @@ class Membership:
             return
         self.refusals.on_image(after)
         if is_told:
-            self._told = after
-            if not self._answered.done():
-                self._answered.set_result(None)
-            self._on_image(before, after)
-            self._unclean_elections.on_image(before, after)
+            self._tell(before, after)
+
+    def _tell(self, before: ClusterImage, after: ClusterImage) -> None:
+        """Roles are taken from this image."""
+        self._told = after
+        if not self._answered.done():
+            self._answered.set_result(None)
+        self._on_image(before, after)
+        self._unclean_elections.on_image(before, after)
 
     async def _keep_pulling(self) -> None:
         while True:

@@ -186,7 +186,7 @@ def test_kafka_python_is_seen_too(ticks: Ticks, broker: Broker, topic: str, tmp_
     with started() as members:
         member = MemberProcess("kafka-python", broker.bootstrap, topic, topic, tmp_path)
         members.append(member)
-        processes.wait_until(lambda: member.committed.get(0) == 3, 60, "a commit")
+        processes.wait_until(lambda: member.committed.get(0) == 3, 180, "a commit")
         put(broker, topic, 2)
         processes.wait_until(lambda: member.committed.get(0) == 5, 60, "a commit")
         state = ticks.tick(START_MS)[topic]
