@@ -82,17 +82,22 @@ class ControllerElected(NamedTuple):
     controller_epoch: int
 
 
-Change: TypeAlias = (
-    TopicCreated
-    | TopicDeleted
-    | PartitionsAdded
-    | PartitionsChanged
-    | TopicConfigsChanged
-    | BrokerConfigsChanged
+#: Of no topic.
+ClusterChange: TypeAlias = (
+    BrokerConfigsChanged
     | GroupConfigsChanged
     | BrokerRegistered
     | BrokerGone
     | ProducerIdsAllocated
     | FeaturesChanged
     | ControllerElected
+)
+
+Change: TypeAlias = (
+    TopicCreated
+    | TopicDeleted
+    | PartitionsAdded
+    | PartitionsChanged
+    | TopicConfigsChanged
+    | ClusterChange
 )

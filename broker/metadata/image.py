@@ -20,6 +20,7 @@ from broker.metadata.changes import (
     BrokerGone,
     BrokerRegistered,
     Change,
+    ClusterChange,
     ControllerElected,
     FeaturesChanged,
     GroupConfigsChanged,
@@ -172,16 +173,7 @@ class _Builder:
         else:
             self._apply_to_cluster(change)
 
-    def _apply_to_cluster(
-        self,
-        change: BrokerConfigsChanged
-        | GroupConfigsChanged
-        | BrokerRegistered
-        | BrokerGone
-        | ProducerIdsAllocated
-        | FeaturesChanged
-        | ControllerElected,
-    ) -> None:
+    def _apply_to_cluster(self, change: ClusterChange) -> None:
         fields = self._fields
         if isinstance(change, BrokerRegistered):
             self._open("brokers")[change.broker.broker_id] = change.broker

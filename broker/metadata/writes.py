@@ -15,6 +15,7 @@ from broker.metadata.changes import (
     BrokerGone,
     BrokerRegistered,
     Change,
+    ClusterChange,
     ControllerElected,
     FeaturesChanged,
     GroupConfigsChanged,
@@ -74,15 +75,7 @@ def _operations(
 
 
 def _cluster_operations(
-    before: ClusterImage,
-    change: BrokerConfigsChanged
-    | GroupConfigsChanged
-    | BrokerRegistered
-    | BrokerGone
-    | ProducerIdsAllocated
-    | FeaturesChanged
-    | ControllerElected,
-    controller_id: BrokerId,
+    before: ClusterImage, change: ClusterChange, controller_id: BrokerId
 ) -> Iterator[Operation]:
     if isinstance(change, BrokerConfigsChanged):
         if change.broker_id is None:

@@ -49,7 +49,7 @@ from broker.server.tasks import Turn
 from broker.storage.cold import ColdRead
 
 if TYPE_CHECKING:
-    from broker.model.ids import TopicId
+    from broker.model.ids import BrokerId, TopicId
     from broker.protocol.request import RequestHeader
     from broker.replication.partition import Partition
     from broker.server.app import Broker
@@ -141,6 +141,7 @@ class FetchOperation:
         "_is_read_committed",
         "_max_bytes",
         "_rack",
+        "_racks",
         "_request",
         "_results",
         "_session",
@@ -168,6 +169,7 @@ class FetchOperation:
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
         #: The consumer's, where it matters.
         self._rack = request.rack_id if _is_rack_looked_at(broker) else ""
+        self._racks: dict[BrokerId, str | None] = {}
         self._entries: Collection[SessionPartition] = (
             session.partitions.values()
             if session is not None
@@ -232,6 +234,9 @@ class FetchOperation:
         self._has_urgent = False
         self._has_more = False
         self._cold = []
+        if self._rack:
+            brokers = self._broker.image.brokers
+            self._racks = {broker_id: each.rack for broker_id, each in brokers.items()}
 
     def _look(self, entry: SessionPartition) -> None:
         result = self._read(entry)
@@ -286,9 +291,7 @@ class FetchOperation:
             log.log_start_offset,
         )
         if self._rack:
-            brokers = self._broker.image.brokers
-            racks = {broker_id: each.rack for broker_id, each in brokers.items()}
-            reader = replica.preferred_reader(self._rack, entry.fetch_offset, racks)
+            reader = replica.preferred_reader(self._rack, entry.fetch_offset, self._racks)
             if reader >= 0:
                 result.preferred_read_replica = reader
                 self._has_urgent = True
