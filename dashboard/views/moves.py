@@ -23,8 +23,10 @@ from dashboard.selectors.moves import MAX_SHOWN, PlanRefused, Wanted
 from dashboard.services import moves as service
 from dashboard.services.audit import actor_of
 from dashboard.snapshots import ClusterSnapshot, look_now
-from dashboard.views.parts import page_or_part
+from dashboard.views.parts import number_of, page_or_part
 
+#: Of brokers and partitions.
+_MOST: Final = 999_999_999
 _BROKERS: Final = re.compile(r"\d{1,9}(,\d{1,9}){0,99}", re.ASCII)
 
 
@@ -192,18 +194,11 @@ def _fresh_plan(wanted: Wanted) -> list[Move]:
 def _named_partition(request: HttpRequest) -> TopicPartition | None:
     """None: all of them."""
     topic = request.GET.get("topic", "")
-    return TopicPartition(topic, _number(request, "partition")) if topic else None
+    return TopicPartition(topic, number_of(request, "partition", _MOST)) if topic else None
 
 
 def _typed(request: HttpRequest, name: str) -> int:
     try:
-        return _number(request, name)
+        return number_of(request, name, _MOST)
     except Http404:
         raise PlanRefused(f"That is no number of a {name}.") from None
-
-
-def _number(request: HttpRequest, name: str) -> int:
-    text = request.GET.get(name, "")
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise Http404(f"The address has no {name}.")
-    return int(text)

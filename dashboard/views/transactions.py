@@ -19,11 +19,11 @@ from dashboard.selectors import transactions as selector
 from dashboard.services import audit
 from dashboard.services import transactions as service
 from dashboard.snapshots import look_now
-from dashboard.views.parts import page_or_part
+from dashboard.views.parts import number_of, page_or_part
 
 PER_PAGE: Final = 100
 MAX_ID_LENGTH: Final = 32_767
-_LARGEST: Final = 1 << 63
+_LARGEST: Final = (1 << 63) - 1
 
 
 @require_safe
@@ -55,7 +55,7 @@ def abort(request: HttpRequest) -> HttpResponse:
     transactional_id = request.GET.get("id", "")
     if not transactional_id or len(transactional_id) > MAX_ID_LENGTH:
         raise Http404("The address names no transaction.")
-    producer_id = _number(request, "producer")
+    producer_id = number_of(request, "producer", _LARGEST)
     if request.method != "POST":
         context = {"transactional_id": transactional_id, "producer_id": producer_id}
         return render(request, "dashboard/transaction_abort.html", context)
@@ -70,8 +70,9 @@ def abort_hanging(request: HttpRequest) -> HttpResponse:
     topic = request.GET.get("topic", "")
     if not topic:
         raise Http404("The address names no topic.")
-    partition = TopicPartition(topic, _number(request, "partition"))
-    producer_id, start_offset = _number(request, "producer"), _number(request, "start")
+    partition = TopicPartition(topic, number_of(request, "partition", _LARGEST))
+    producer_id = number_of(request, "producer", _LARGEST)
+    start_offset = number_of(request, "start", _LARGEST)
     if request.method != "POST":
         context = {
             "partition": partition,
@@ -96,10 +97,3 @@ def _ended(request: HttpRequest, end: Callable[..., None], words: str) -> HttpRe
     else:
         messages.success(request, words)
     return redirect("transactions")
-
-
-def _number(request: HttpRequest, name: str) -> int:
-    text = request.GET.get(name, "")
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < _LARGEST):
-        raise Http404(f"The address has no {name}.")
-    return int(text)
