@@ -17,6 +17,7 @@ import pytest
 import appliance
 from tests.support import debian, judge, processes, wire
 from tests.support.odradek import REPOSITORY
+from tests.support.serving import serving
 
 BINARY = Path(os.environ.get("ODRADEK_BINARY") or REPOSITORY / "dist" / "odradek")
 MOST_BYTES = 110_000_000
@@ -195,20 +196,9 @@ def test_on_a_debian_without_python_and_network(in_debian: list[str], tmp_path: 
 
 def test_the_dashboard_is_whole(place: Path, tmp_path: Path) -> None:
     kafka, web = judge.free_port(), judge.free_port()
-    log = tmp_path / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [BINARY, "serve", "--data", tmp_path / "data", "--listen", f"127.0.0.1:{kafka}",
-             "--web", f"127.0.0.1:{web}"],
-            env=environment(place), cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=output,
-            stderr=output,
-        )  # fmt: skip
-    try:
-        processes.wait_until(
-            lambda: process.poll() is not None or "is ready" in log.read_text(), 120, "the start"
-        )
-        assert process.poll() is None, log.read_text()
-        with urllib.request.urlopen(f"http://127.0.0.1:{web}/login/") as page:
-            assert "csrfmiddlewaretoken" in page.read().decode()
-    finally:
-        assert processes.end(process, signal.SIGTERM, 90) == 0
+    where = ["--listen", f"127.0.0.1:{kafka}", "--web", f"127.0.0.1:{web}"]
+    with (
+        serving([BINARY, "serve", "--data", "data", *where], tmp_path, environment(place)),
+        urllib.request.urlopen(f"http://127.0.0.1:{web}/login/") as page,
+    ):
+        assert "csrfmiddlewaretoken" in page.read().decode()

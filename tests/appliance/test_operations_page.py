@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import judge, processes
+from tests.support import judge
 from tests.support.odradek import REPOSITORY
+from tests.support.serving import serving
 
 pytestmark = pytest.mark.slow
 BACKUPS = "/mnt/backups"
@@ -50,22 +50,10 @@ class Place:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     made = Place(tmp_path_factory.mktemp("operations"))
-    log = made.directory / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            ["odradek", "serve", "--data", "data"],
-            cwd=made.directory, env=made.environment, stdin=subprocess.DEVNULL, stdout=output,
-            stderr=output,
-        )  # fmt: skip
-    try:
-        processes.wait_until(
-            lambda: process.poll() is not None or "is ready" in log.read_text(), 120, "the start"
-        )
-        assert process.poll() is None, log.read_text()
+    command = [Path(sys.executable).parent / "odradek", "serve", "--data", "data"]
+    with serving(command, made.directory, made.environment):
         made.run("odradek topic create orders -p 3; echo alice:book | odradek produce orders -K :")
         yield made
-    finally:
-        assert processes.end(process, signal.SIGTERM, 90) == 0
 
 
 @pytest.mark.parametrize("page", ["operations.md", "security.md"])

@@ -4,7 +4,6 @@ import os
 import re
 import runpy
 import shutil
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -15,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import appliance
-from tests.support import judge, processes, wire
+from tests.support import judge, wire
+from tests.support.serving import serving
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 UNIT = REPOSITORY / "packaging" / "odradek.service"
@@ -104,19 +104,9 @@ def test_an_installed_wheel_serves_broker_and_dashboard(wheel: Path, tmp_path: P
     assert Path(place.stdout).is_relative_to(installed)
     assert "commit" not in told.stdout  # the sources were a copy, not a clone
     kafka, web = judge.free_port(), judge.free_port()
-    log = tmp_path / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [command, "serve", "--data", tmp_path / "data", "--listen", f"127.0.0.1:{kafka}",
-             "--web", f"127.0.0.1:{web}"],
-            env=environment | {"ODRADEK_BROKER_METRICS": ""}, cwd=tmp_path,
-            stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-        )  # fmt: skip
-    try:
-        processes.wait_until(
-            lambda: process.poll() is not None or "is ready" in log.read_text(), 180, "the start"
-        )
-        assert process.poll() is None, log.read_text()
+    where = ["--listen", f"127.0.0.1:{kafka}", "--web", f"127.0.0.1:{web}"]
+    told_nobody = environment | {"ODRADEK_BROKER_METRICS": ""}
+    with serving([command, "serve", "--data", tmp_path / "data", *where], tmp_path, told_nobody):
         assert wire.answers(("127.0.0.1", kafka))
         with urllib.request.urlopen(f"http://127.0.0.1:{web}/login/") as page:
             content = page.read().decode()
@@ -125,8 +115,6 @@ def test_an_installed_wheel_serves_broker_and_dashboard(wheel: Path, tmp_path: P
         )
         with urllib.request.urlopen(f"http://127.0.0.1:{web}{style}") as answer:
             assert answer.read() == (REPOSITORY / "static" / style.split("/", 3)[3]).read_bytes()
-    finally:
-        assert processes.end(process, signal.SIGTERM, 90) == 0
 
 
 def test_a_release_tells_what_is_in_it(tmp_path: Path) -> None:

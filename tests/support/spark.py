@@ -3,6 +3,7 @@
 `python -m tests.support.spark` prepares it (as CI does); SPARK_HOME_FOR_TESTS names another place.
 """
 
+import gc
 import os
 import sys
 import tempfile
@@ -85,8 +86,6 @@ class SparkInThisProcess:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             said = compute(job, registry.shipped()[report], self.session, NoTeller())  # type: ignore[arg-type]
-        import gc
-
         gc.collect()  # here, not amid another test: see close()
         document = json.loads((directory / "rows.json").read_text())
         names = [column["name"] for column in document["columns"]]
@@ -98,8 +97,6 @@ class SparkInThisProcess:
         Python's handles of Java's objects send a message when they are collected, and say with a
         traceback when that fails. Both would happen amid any test that runs later in this process.
         """
-        import gc
-
         from py4j.finalizer import ThreadSafeFinalizer
         from pyspark import SparkContext
 
