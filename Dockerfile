@@ -45,8 +45,8 @@ RUN python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /usr/lib/py
     && rm -rf /usr/share/doc /usr/share/man /usr/share/info /usr/share/locale /usr/share/zoneinfo \
         /usr/share/bash-completion /usr/share/lintian /usr/share/perl5 \
         /usr/lib/python3.11/test /usr/lib/python3.11/lib2to3 /usr/lib/python3.11/pydoc_data \
-        /usr/lib/*-linux-gnu/gconv \
-        /var/cache/* /var/lib/apt/lists/* /var/log/* /tmp/* /root/.cache \
+        /usr/lib/*-linux-gnu/gconv ~/.cache \
+    && find /var/cache /var/lib/apt/lists /var/log /tmp -mindepth 1 -delete \
     && find / -xdev -type f -perm /6000 -exec chmod a-s {} +
 
 FROM scratch AS slim
