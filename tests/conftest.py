@@ -1,4 +1,4 @@
-"""The whole run: its random order, in which a browser comes last, and parts of the long tests.
+"""The whole run: its random order, in which a browser comes last, parts of the long tests, failures at once.
 
 ODRADEK_PART="1/5" keeps one fifth of the slow tests, so that a run of bounded time sees them all in
 turn.
@@ -10,6 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.fixtures import shared_apache
+
+# The one of a process: a fixture that several conftests take is one in each of them, and an Apache Kafka that
+# does nothing takes a tenth of a core.
+__all__ = ["shared_apache"]
+
 # A run starts hundreds of processes, and compiling what each imports takes longer than all else it
 # does at its start. Where bytecode must not lie beside the sources it is kept in one place of its own.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
@@ -19,6 +25,9 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
 
 #: What starts too much of its own to be started in two processes.
 TOGETHER = ("tests/spark/",)
+
+#: Last lines of a failure that are shown before the summary.
+SHOWN_AT_ONCE = 25
 
 
 class _Groups:
@@ -34,9 +43,29 @@ class _Groups:
             )
 
 
+class _FailuresAtOnce:
+    """Says what failed when it fails: a run that is cut off never comes to its summary."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if not report.failed or terminal is None:
+            return
+        terminal.ensure_newline()
+        terminal.write_line(
+            f"FAILED {report.nodeid} ({report.when}, after {report.duration:.0f} s)"
+        )
+        for line in report.longreprtext.splitlines()[-SHOWN_AT_ONCE:]:
+            terminal.write_line(f"    {line[:300]}")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if config.pluginmanager.hasplugin("xdist"):
         config.pluginmanager.register(_Groups())
+    if os.environ.get("CI") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_FailuresAtOnce(config))
 
 
 @pytest.hookimpl(trylast=True)

@@ -15,7 +15,6 @@ __all__ = [
     "new_topic_name",
     "odradek_broker",
     "own_broker",
-    "shared_apache",
     "shared_odradek",
     "start_odradek",
 ]
@@ -32,7 +31,7 @@ SHARED_SETTINGS = {
 
 @pytest.fixture(scope="session")
 def shared_apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    """One Apache Kafka for the whole run: use topic names of your own."""
+    """One Apache Kafka for the whole run (tests/conftest.py): use topic names of your own."""
     with ApacheKafka(tmp_path_factory.mktemp("apache"), SHARED_SETTINGS) as kafka:
         yield kafka
         kafka.stop()
