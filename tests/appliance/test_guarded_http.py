@@ -98,6 +98,7 @@ def test_long_heads_are_refused_and_ten_thousand_bytes_of_them_are_none(web: Web
         assert answer(connection)[:13] in (b"HTTP/1.1 400 ", b"")
 
 
+@pytest.mark.slow
 def test_for_one_connection_too_many_the_one_that_was_idle_for_longest_goes(
     web: WebProcess,
 ) -> None:

@@ -164,6 +164,7 @@ def test_everything_is_as_kafka_told_it(
     assert checksums(filled.directory) == before
 
 
+@pytest.mark.slow
 def test_topics_without_settings_are_held_where_kafkas_are_not_given(
     kafkas: dict[str, Filled], tmp_path: Path
 ) -> None:
@@ -313,7 +314,7 @@ def put_in_place(
     ("end", "has_mark", "has_last_indexes"),
     [
         pytest.param("stopped", True, True, id="stopped"),
-        pytest.param("killed", False, True, id="killed, the mark removed"),
+        pytest.param("killed", False, True, id="killed, the mark removed", marks=pytest.mark.slow),
         pytest.param("killed", True, False, id="killed, the last indexes left out"),
     ],
 )

@@ -194,6 +194,7 @@ def test_a_stranger_writes_no_markers(cluster: Cluster) -> None:
         assert wire.is_closed_by_peer()
 
 
+@pytest.mark.slow
 def test_the_coordinator_dies_while_transactions_end(zookeeper: ZooKeeper, tmp_path: Path) -> None:
     """Each is there on all partitions or on none, and those that were answered are; the heir goes on."""
     with Cluster(tmp_path, zookeeper, "/dying", properties=SETTINGS) as cluster:

@@ -130,6 +130,7 @@ def test_kafkas_tools_find_a_compacted_log_sound_and_its_consumer_the_latest_of_
         assert java_reads(broker.bootstrap, topic, len(latest)) == after
 
 
+@pytest.mark.slow
 def test_apache_kafka_opens_a_log_that_we_compacted_and_compacts_it_further(
     compacting: OdradekBroker, tmp_path: Path
 ) -> None:

@@ -158,6 +158,7 @@ def kill_on_the_way(broker: OdradekBroker, source: str, dice: random.Random) -> 
         process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.conformance
 def test_topics_groups_and_transactions_come_over_whatever_kills_the_import(
     source: Source, tmp_path: Path

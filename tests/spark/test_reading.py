@@ -92,6 +92,7 @@ def test_a_stream_cut_off_in_a_batch_has_each_record_once_for_every_reader(
     assert sorted(row.n for row in by_spark) == list(range(75))
 
 
+@pytest.mark.slow
 def test_small_partitions_get_their_turn_beside_a_large_one(
     shared_odradek: OdradekBroker, spark: SparkInThisProcess, tmp_path: Path
 ) -> None:

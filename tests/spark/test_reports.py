@@ -176,6 +176,7 @@ def test_sums_by_key_add_up_as_decimals(run: Run, shop: Written) -> None:
         assert row["distinct_values"] == len({each["page"] for each in group})
 
 
+@pytest.mark.slow
 def test_percentiles_interpolate_and_gaps_are_shown(run: Run, shop: Written) -> None:
     rows, _ = run("metric-percentiles", {"value": "took", "window": "1s", "percentiles": "50,95"})
     groups: dict[str, list[float]] = defaultdict(list)
@@ -214,6 +215,7 @@ def test_throughput_tells_skew(run: Run, shop: Written) -> None:
     assert [row["partition"] for row in rows] == [0, 1]
 
 
+@pytest.mark.slow
 def test_late_and_out_of_order_events_are_counted(run: Run, shop: Written) -> None:
     rows, _ = run("late-events", {"time_field": "at", "allowed": "60"})
     for row in rows:
@@ -234,6 +236,7 @@ def test_late_and_out_of_order_events_are_counted(run: Run, shop: Written) -> No
         assert row["under_10m"] == sum(60_000 <= each < 600_000 for each in late)
 
 
+@pytest.mark.slow
 def test_data_quality_counts_everything_that_is_odd(run: Run, shop: Written) -> None:
     rows, _ = run("data-quality", {})
     counts = {row["check"]: row["records"] for row in rows}
@@ -250,6 +253,7 @@ def test_data_quality_counts_everything_that_is_odd(run: Run, shop: Written) -> 
     assert found["size p50"] == statistics.median(sizes)
 
 
+@pytest.mark.slow
 def test_retention_and_compaction_are_told_apart(run: Run, shop: Written) -> None:
     """As if 50 offsets were gone by retention, and the log were longer by 30 that hold nothing."""
     first, second = shop.ranges

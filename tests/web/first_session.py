@@ -23,7 +23,7 @@ from confluent_kafka import Consumer
 from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.support import judge, processes
-from tests.support.browser import ARGUMENTS, screenshot
+from tests.support.browser import launch, screenshot
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOPIC, GROUP = "orders", "billing"
@@ -194,10 +194,10 @@ def _until(condition: Callable[[], bool], seconds: float, what: str) -> None:
         time.sleep(0.5)
 
 
-def run(directory: Path, chromium_path: str) -> float:
+def run(directory: Path) -> float:
     """The whole session; returns its seconds."""
     with served(directory) as (kafka, url, password), sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=ARGUMENTS)
+        browser = launch(playwright)
         page = browser.new_page(base_url=url + "/", viewport={"width": 1440, "height": 900})
         page.goto("")
         session = Session(page)
@@ -219,7 +219,7 @@ def run(directory: Path, chromium_path: str) -> float:
 
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="odradek-first-session-") as directory:
-        seconds = run(Path(directory), judge.program("chromium", "Debian: chromium"))
+        seconds = run(Path(directory))
     return 0 if seconds < 120 else 1
 
 

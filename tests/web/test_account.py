@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.support.browser import Visitor
@@ -48,6 +49,7 @@ def test_the_theme_stays_as_chosen(visit: Callable[..., Visitor]) -> None:
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
 
 
+@pytest.mark.slow
 def test_one_zone_in_tables_pickers_and_the_page_of_the_api(
     visit: Callable[..., Visitor], web: WebProcess
 ) -> None:

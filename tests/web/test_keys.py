@@ -173,6 +173,7 @@ def test_a_part_that_renews_itself_stays_as_it_was_under_the_hands(
     expect(part).to_have_attribute("data-is-old", "yes")
 
 
+@pytest.mark.slow
 def test_the_main_way_is_walked_by_keyboard_alone(
     stranger: Visitor, gateway: Gateway, web: WebProcess
 ) -> None:

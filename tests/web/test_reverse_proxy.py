@@ -67,7 +67,7 @@ class Scene:
         return client.post("login/", data=form, headers={"Origin": origin})
 
 
-@pytest.fixture(scope="module", params=["nginx", "caddy"])
+@pytest.fixture(scope="module", params=["nginx", pytest.param("caddy", marks=pytest.mark.slow)])
 def scene(
     request: pytest.FixtureRequest,
     shared_odradek: OdradekBroker,

@@ -172,6 +172,7 @@ def test_rows_are_bounded_and_do_not_move_under_the_eyes_of_who_reads_further_do
     assert values(page)[0] == "x49"
 
 
+@pytest.mark.slow
 def test_a_tab_in_the_background_holds_so_many_rows_and_shows_the_newest_when_it_is_back(
     visit: Callable[..., Visitor], shared_odradek: OdradekBroker, topic: str
 ) -> None:
@@ -301,6 +302,7 @@ def own_web(tmp_path: Path) -> Iterator[tuple[OdradekBroker, WebProcess]]:
         yield broker, web
 
 
+@pytest.mark.slow
 def test_it_works_under_a_prefix_and_outlives_a_broker_and_a_web_process(
     chromium: Any, own_web: tuple[OdradekBroker, WebProcess]
 ) -> None:
@@ -336,6 +338,7 @@ def kcat(broker: OdradekBroker, topic: str, text: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_what_is_watched_is_saved_as_it_is_now(
     visit: Callable[..., Visitor], shared_odradek: OdradekBroker, topic: str
 ) -> None:

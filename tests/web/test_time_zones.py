@@ -132,6 +132,7 @@ def without_zone(page: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_what_scripts_show_is_in_the_chosen_zone(
     visit: Callable[..., Visitor], people: dict[str, str], shared_odradek: OdradekBroker
 ) -> None:

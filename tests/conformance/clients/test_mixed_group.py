@@ -58,6 +58,7 @@ class Traffic:
             self._thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_four_clients_in_one_group_survive_the_kill_of_each(
     broker: Broker, wire: Wire, group: str, tmp_path: Path
