@@ -33,12 +33,14 @@ NOT_SETTINGS = frozenset(
         "COMPILED",
         "PARENT_FD",
         "CONFIG",
+        "CACHE",
         "REQUIRE_JUDGES",
         "PART",
         "SCREENSHOTS",
     }
 )
-"""Variables with our prefix that belong to somebody else: the command line, tests, the supervisor."""
+"""Variables with our prefix that belong to somebody else: the command line, tests, the supervisor,
+the single executable."""
 
 Source = Literal["default", "file", "environment", "secret file", "flag"]
 

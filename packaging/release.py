@@ -87,7 +87,7 @@ def main() -> None:
     sys.path.insert(0, str(CLONE))
     from broker import VERSION
 
-    lock = (CLONE / "requirements.lock").read_text()
+    lock = "".join((CLONE / f"requirements{each}.lock").read_text() for each in ("", "-cluster"))
     bill = directory / f"odradek-{VERSION}.cdx.json"
     bill.write_text(json.dumps(bill_of_materials(VERSION, lock), indent=1) + "\n")
     (directory / "SHA256SUMS").write_text(checksums(directory))

@@ -31,6 +31,8 @@ import trimming  # noqa: E402 - what the container image leaves out too
 MAGIC = b"ODRADEK1"
 HASH_LENGTH = 32
 PT_DYNAMIC, DT_RPATH, DT_RUNPATH = 2, 15, 29
+#: PostgreSQL and Redis are spoken to without any more packages.
+LOCKS = ("requirements.lock", "requirements-cluster.lock")
 #: In the range of operating systems; nobody gives it a meaning, and loaders pass it over.
 IGNORED_TAG = 0x6000_0FFF
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -143,7 +145,8 @@ def install_packages(root: Path, wheel: Path) -> None:
         "--disable-pip-version-check",
         "--no-compile",
     )
-    run(*pip, "--target", packages, "--require-hashes", "-r", CLONE / "requirements.lock")
+    locks = [word for each in LOCKS for word in ("-r", CLONE / each)]
+    run(*pip, "--target", packages, "--require-hashes", *locks)
     run(*pip, "--target", packages, "--no-deps", "--no-index", wheel)
     # `odradek spark prepare` fetches with it.
     import pip as installer

@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 
 import appliance
+from dashboard.spark.java import find_java
 from tests.support import debian, judge, processes, wire
 from tests.support.odradek import REPOSITORY
 from tests.support.serving import serving
 
-BINARY = Path(os.environ.get("ODRADEK_BINARY") or REPOSITORY / "dist" / "odradek")
+BINARY = Path(os.environ.get("BINARY_FOR_TESTS") or REPOSITORY / "dist" / "odradek")
 MOST_BYTES = 110_000_000
 pytestmark = [
     pytest.mark.slow,
@@ -192,6 +193,16 @@ def test_on_a_debian_without_python_and_network(in_debian: list[str], tmp_path: 
     assert {path.name for path in (tmp_path / "work").iterdir()} == {
         "odradek", "home", "log", "data", "backups",
     }  # fmt: skip
+
+
+def test_reports_say_that_spark_is_missing_and_how_to_get_it(place: Path) -> None:
+    if not find_java().problem:
+        assert "`odradek spark prepare` downloads it" in run(place, "spark", "status")
+    elsewhere = {**environment(place), "JAVA_HOME": "/nowhere"}
+    done = subprocess.run(
+        [BINARY, "spark", "status"], env=elsewhere, cwd=place, capture_output=True, text=True
+    )
+    assert "apt install openjdk-17-jre-headless" in done.stdout
 
 
 def test_the_dashboard_is_whole(place: Path, tmp_path: Path) -> None:

@@ -43,6 +43,10 @@ def test_what_cannot_be_meant_is_refused_with_its_place(
         load({}, environment, file)
 
 
+def test_what_the_single_executable_is_told_is_no_setting() -> None:
+    load({}, {"ODRADEK_CACHE": "/var/cache/odradek"})
+
+
 def test_secrets_may_lie_in_files(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("figures\n")
     found = load({}, {"ODRADEK_METRICS_TOKEN_FILE": str(tmp_path / "token")})

@@ -155,3 +155,10 @@ def test_the_unit_stops_in_order_and_is_nobody_special() -> None:
     lines = UNIT.read_text().splitlines()
     for line in ("KillMode=mixed", "User=odradek", "NoNewPrivileges=yes", "LimitNOFILE=1048576"):
         assert line in lines
+
+
+def test_postgresql_and_redis_are_shipped_as_they_are_tested() -> None:
+    shipped = (REPOSITORY / "requirements-cluster.lock").read_text().splitlines()
+    tested = set((REPOSITORY / "requirements-dev.lock").read_text().splitlines())
+    assert [line for line in shipped if not line.startswith(("#", "    #"))]
+    assert set(shipped[1:]) <= tested
