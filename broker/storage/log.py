@@ -771,6 +771,8 @@ class Log:
         rebuild_producers(
             self.producers, self._snapshots, self._segments, self.log_start_offset, offset, -1
         )
+        # Or all that has ever ended there would hold readers back until the high watermark moves.
+        self.producers.on_high_watermark(self.high_watermark)
 
     def set_log_start_offset(self, offset: int) -> bool:
         """Nothing below ``offset`` is readable any more; gives whether that changed anything.

@@ -213,6 +213,19 @@ def test_truncation_takes_transactions_back(tmp_path: Path) -> None:
     assert log.last_stable_offset(marker) == 0
 
 
+def test_truncation_does_not_take_the_last_stable_offset_back(tmp_path: Path) -> None:
+    """What ended below the high watermark stays ended, though the producers are read anew."""
+    log = new_log(tmp_path)
+    story = Transactions(log)
+    story.send(1, 3)
+    story.end(1, commit=True)
+    log.set_high_watermark(log.log_end_offset)
+    cut = story.send(1, 2)
+    assert log.last_stable_offset(log.high_watermark) == cut
+    log.truncate_to(cut)
+    assert (log.high_watermark, log.last_stable_offset(log.high_watermark)) == (cut, cut)
+
+
 def test_a_batch_of_many_records_is_looked_through_in_a_thread(tmp_path: Path) -> None:
     log = new_log(tmp_path, config(segment_bytes=1 << 20))
     count = MAX_RECORDS_AT_ONCE + 1
