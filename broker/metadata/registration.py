@@ -52,6 +52,8 @@ class Registration:
         self._path = znodes.broker_path(broker.broker_id)
         self._is_writing = False
         self.broker_epoch: int | None = None
+        #: Ours, as the newest image has it.
+        self._counted_epoch: int | None = None
         self.was_answered = False
         self._watching = watch_node(store, self._path, self._found)
 
@@ -70,9 +72,13 @@ class Registration:
     def on_image(self, image: ClusterImage) -> bool:
         """Gives whether roles may be taken from this image and later ones."""
         own = image.brokers.get(self._broker.broker_id)
-        if own is not None and own.broker_epoch == self.broker_epoch:
-            self.was_answered = True
+        self._counted_epoch = None if own is None else own.broker_epoch
+        self._compare()
         return self.was_answered
+
+    def _compare(self) -> None:
+        if self.broker_epoch is not None and self.broker_epoch == self._counted_epoch:
+            self.was_answered = True
 
     def _found(self, node: Node | None) -> None:
         if self._is_writing:
@@ -82,6 +88,9 @@ class Registration:
         elif node.owner == self._store.session_id:
             if self.broker_epoch != node.creation_id:
                 self.broker_epoch = node.creation_id
+                # The controller may have been quicker than this look, and its image was the last
+                # one: no other need ever come.
+                self._compare()
                 self._on_registered(node.creation_id)
         elif znodes.decode_directory_id(node.data) == self._directory_id:
             self._write([Delete(self._path, node.version)])

@@ -84,6 +84,7 @@ class Process:
         self.replica: Replica | None = None
         self.images = ImageFollower()
         self._is_pulling = False
+        self._is_answered = False
         self._backed_off_until = 0
         self._is_flushing = False
         #: Fetches that wait for more: (fetch, answer, epoch of the role).
@@ -108,7 +109,7 @@ class Process:
             BrokerImage(self.broker_id, -1, (endpoint,)),
             f"directory-{self.broker_id}",
             self.clock,
-            lambda epoch: None,
+            lambda epoch: self._on_registered(),
             self._on_rival,
         )
         self.candidacy = Candidacy(
@@ -120,6 +121,10 @@ class Process:
         self.store.on_session(self._on_session)
         self.registration.start()
         self.candidacy.start()
+
+    def _on_registered(self) -> None:
+        if self.registration.was_answered and not self._is_answered:
+            self._on_image()
 
     def _on_rival(self, broker: BrokerImage) -> None:
         raise AssertionError(f"{broker} is no rival: it has our directory")
@@ -263,10 +268,10 @@ class Process:
 
     def _on_image(self) -> None:
         partition = self.image.partition(TOPIC, 0)
-        was_answered = self.registration.was_answered
         if not self.registration.on_image(self.image):
             return
-        if not was_answered:
+        if not self._is_answered:
+            self._is_answered = True
             self.cluster.checker.on_answered(self.broker_id)
         if partition is None:
             return

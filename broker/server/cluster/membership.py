@@ -23,7 +23,7 @@ from broker.metadata.controller import Controller
 from broker.metadata.differences import differences
 from broker.metadata.image import BrokerImage, ClusterImage, Endpoint
 from broker.metadata.image_codec import decode_update
-from broker.metadata.image_feed import NOTHING_KNOWN, ImageFeed, ImageFollower, ImageUpdate
+from broker.metadata.image_feed import ImageFeed, ImageFollower, ImageUpdate
 from broker.metadata.load import read_image
 from broker.metadata.registration import Registration
 from broker.metadata.requests import AlteredIsr, NewTopic
@@ -207,12 +207,9 @@ class Membership:
 
     def _on_registered(self, broker_epoch: int) -> None:
         logger.info("registered, broker epoch %d", broker_epoch)
-        # The controller may have been quicker than our own look at the store, and no further image
-        # need ever come.
-        if self._told is None and self._images.known != NOTHING_KNOWN:
-            assert self._registration is not None
-            if self._registration.on_image(self.image):
-                self._tell(self.image, self.image)
+        assert self._registration is not None
+        if self._told is None and self._registration.was_answered:
+            self._tell(self.image, self.image)
 
     def _on_rival(self, rival: BrokerImage) -> None:
         at = ", ".join(f"{each.host}:{each.port}" for each in rival.endpoints)

@@ -215,6 +215,26 @@ def test_no_role_is_taken_before_the_registration_is_answered(world: ClusterWorl
     assert member.registration.on_image(before)
 
 
+def test_a_registration_that_is_in_the_image_before_its_broker_knows_of_it_is_answered(
+    world: ClusterWorld,
+) -> None:
+    two = Member(world, 2).start()
+    member = Member(world, 1)
+    member.registration.start()
+    for _ in range(3):
+        world.turns.step()
+    world.server.lost_answers.add(1)
+    world.turns.run()
+    assert set(two.image.brokers) == {1, 2}
+    # The last image that comes: nothing else happens in this cluster.
+    assert not member.registration.on_image(two.image)
+    member.store.connection_lost()
+    world.server.lost_answers.discard(1)
+    world.turns.run()
+    assert member.epochs == [two.image.brokers[BrokerId(1)].broker_epoch]
+    assert member.registration.was_answered
+
+
 # Leaders and ISR
 
 
