@@ -102,6 +102,8 @@ def _why_not(
         reason = reason or _unsupported(f"Broker {broker_id}", name, level, known)
     if reason is not None:
         return reason
+    if name not in local:
+        return f"Feature {name} not found."
     now = image.features.get(name, 0)
     if level < now and kind == UPGRADE:
         return (

@@ -95,6 +95,7 @@ def test_levels_are_lowered_and_raised_and_the_epoch_rises(wire: Wire) -> None:
         ("transaction.version", -1, UPGRADE, "A feature version cannot be less than 0."),
         ("transaction.version", 1, 0, "The controller does not support the given upgrade type."),
         ("unheard.of", 1, UPGRADE, "does not support this feature."),
+        ("unheard.of", 0, SAFE_DOWNGRADE, "Feature unheard.of not found."),
         ("group.version", 2, UPGRADE, "only supports versions 0-1"),
     ],
 )
