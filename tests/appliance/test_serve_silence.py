@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -196,30 +197,31 @@ def test_on_a_full_disk_retention_goes_on_and_its_row_comes_when_it_can(
             switch_retention(data, is_on=False)
             deleted = retention_of(data)["deleted_segments"]
             make_topic(one, "full", 30)
-            foreign = small_disk / "foreign"
-            use_up(foreign)
+            use_up(small_disk / "foreign")
             processes.wait_until(
                 lambda: retention_of(data)["deleted_segments"] > deleted, 60, "retention", every=0.2
             )
             processes.wait_until(  # the run's end is told after what it took
                 lambda: retention_of(data)["last_run_by"] == "floor", 60, "the run's end", every=0.2
             )
-            use_up(small_disk / "foreign2")
+
+            def tells(path: str, words: str) -> bool:
+                """What retention has made room for is taken as well, until it has nothing more to give."""
+                use_up(small_disk / f"foreign{time.monotonic_ns()}")
+                return words in client.get(path).text
+
             processes.wait_until(
-                lambda: "hardly any room left" in client.get("/storage/").text,
-                60,
-                "the page",
-                every=1,
+                lambda: tells("/storage/", "hardly any room left"), 60, "the page", every=1
             )
             processes.wait_until(
-                lambda: "less than its floor" in client.get("/").text, 120, "the overview", every=1
+                lambda: tells("/", "less than its floor"), 120, "the overview", every=1
             )
             assert metric(one, "odradek_writing_paused") == 1
             assert client.get("/jobs/").status_code == 200
             assert "broker" not in {row[0] for row in rows(data)}
 
-            foreign.unlink()
-            (small_disk / "foreign2").unlink()
+            for each in small_disk.glob("foreign*"):
+                each.unlink()
             switch_retention(data, is_on=True)
             processes.wait_until(
                 lambda: "broker" in {row[0] for row in rows(data)}, 180, "its row", every=2
