@@ -85,9 +85,10 @@ test: $(DEV_STAMP)
 test-compiled: $(DEV_STAMP) compile
 	$(BIN)/pytest -rs -m "not slow" -p tests.support.on_compiled $(SHUFFLED) tests/broker tests/property $(PYTEST_ARGS)
 
-# A cluster's machines in a simulated world: SEED=7 tells one story, SEEDS=0-1000 runs many, FAULT='no lease' plants one.
+# A cluster's machines in a simulated world: SEED=7 tells a story of each kind, SEEDS=0-1000 runs many, STORY=transactions keeps to a
+# kind, FAULT='no lease' plants a fault.
 sim: $(DEV_STAMP)
-	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FAULT),--fault "$(FAULT)")
+	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(STORY),--story $(STORY)) $(if $(FAULT),--fault "$(FAULT)")
 
 conformance: $(DEV_STAMP)
 	$(BIN)/pytest -rs $(SIDE_BY_SIDE) tests/conformance tests/web tests/dashboard tests/appliance tests/spark $(PYTEST_ARGS)

@@ -1,35 +1,58 @@
-"""``make sim SEED=7`` tells one story; ``SEEDS=0-1000`` runs many; ``FAULT='no lease'`` plants one."""
+"""``make sim SEED=7`` tells a story of each kind; ``SEEDS=0-1000`` runs many; ``STORY=transactions`` keeps to one
+kind; ``FAULT='no lease'`` plants a fault, and keeps to the kind that it belongs to."""
 
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
+from collections.abc import Callable
 
-from tests.simulation.broker import Types
-from tests.simulation.cluster import Cluster, run_seed
-from tests.simulation.planted import PLANTED
+from tests.simulation import planted
+from tests.simulation.cluster import Cluster
+from tests.simulation.transactions import planted as planted_in_transactions
+from tests.simulation.transactions.story import TransactionStory
 from tests.simulation.world import Failure
+
+Make = Callable[[int], Cluster]
+
+STORIES: dict[str, Make] = {"replication": Cluster, "transactions": TransactionStory}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make sim", description=__doc__)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--seeds", default="0-200", metavar="FIRST-END")
+    parser.add_argument("--story", choices=[*STORIES, ""], default="")
     parser.add_argument("--fault", default="", help="part of a planted fault's name")
     arguments = parser.parse_args()
-    types: type[Types] = Types
+    logging.disable()
+    stories = STORIES
+    if arguments.story:
+        stories = {arguments.story: STORIES[arguments.story]}
     if arguments.fault:
-        [name] = [name for name in PLANTED if arguments.fault in name]
-        types = PLANTED[name]
+        stories = _with_fault(arguments.fault)
     if arguments.seed is not None:
-        return _tell(arguments.seed, types)
+        return max(_tell(arguments.seed, make) for make in stories.values())
     first, end = map(int, arguments.seeds.split("-"))
-    return _run(range(first, end), types)
+    return max(_run(range(first, end), name, make) for name, make in stories.items())
 
 
-def _tell(seed: int, types: type[Types]) -> int:
-    cluster = Cluster(seed, types)
+def _with_fault(part: str) -> dict[str, Make]:
+    found: dict[str, Make] = {}
+    for name, types in planted.PLANTED.items():
+        if part in name:
+            found[name] = lambda seed, types=types: Cluster(seed, types)  # type: ignore[misc]
+    for name, other in planted_in_transactions.PLANTED.items():
+        if part in name:
+            found[name] = lambda seed, other=other: TransactionStory(seed, other)  # type: ignore[misc]
+    [_] = found
+    return found
+
+
+def _tell(seed: int, make: Make) -> int:
+    cluster = make(seed)
     try:
         cluster.run()
     except Failure as failure:
@@ -40,20 +63,21 @@ def _tell(seed: int, types: type[Types]) -> int:
     return 0
 
 
-def _run(seeds: range, types: type[Types]) -> int:
+def _run(seeds: range, name: str, make: Make) -> int:
     failures, events, faults, started = 0, 0, 0, time.process_time()
     for seed in seeds:
+        cluster = make(seed)
         try:
-            cluster = run_seed(seed, types)
+            cluster.run()
         except Failure as failure:
             failures += 1
-            print(str(failure).partition("\n")[0])
+            print(str(failure).partition("\n")[0], flush=True)
         else:
             events += cluster.world.event_count
             faults += cluster.world.fault_count
     used = time.process_time() - started
     print(
-        f"{len(seeds)} seeds, {failures} failures, {events} events, {faults} faults, "
+        f"{name}: {len(seeds)} seeds, {failures} failures, {events} events, {faults} faults, "
         f"{used / len(seeds):.2f} s a seed"
     )
     return 1 if failures else 0
@@ -62,8 +86,7 @@ def _run(seeds: range, types: type[Types]) -> int:
 def _numbers(cluster: Cluster) -> str:
     return (
         f"seed {cluster.world.seed}: {cluster.world.event_count} events, "
-        f"{cluster.world.fault_count} faults, {cluster.producer.number} records, "
-        f"{cluster.checker.excuse_count} losses excused; nothing wrong"
+        f"{cluster.world.fault_count} faults, {cluster.describe()}; nothing wrong"
     )
 
 

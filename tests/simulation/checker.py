@@ -22,6 +22,8 @@ from broker.metadata import znodes
 from broker.metadata.tree import Effect
 from broker.model.ids import BrokerId
 from broker.records.header import peek_header, walk_headers
+from tests.simulation.broker import TOPIC
+from tests.simulation.partition import HostedPartition
 from tests.simulation.world import Failure
 
 if TYPE_CHECKING:
@@ -29,8 +31,10 @@ if TYPE_CHECKING:
 
 
 class Checker:
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, topic: str = TOPIC) -> None:
         self._cluster = cluster
+        self._topic = topic
+        self._state_path = znodes.partition_state_path(topic, 0)
         #: Numbers of acknowledged records, in order.
         self.acknowledged: list[int] = []
         self._killed: set[BrokerId] = set()
@@ -75,16 +79,16 @@ class Checker:
     # The store ---------------------------------------------------------------------------------
 
     def on_store_change(self, effect: Effect) -> None:
-        if effect.path == self._cluster.state_path and effect.after is not None:
+        if effect.path == self._state_path and effect.after is not None:
             self._on_state(znodes.decode_partition_state(effect.after.data))
 
     def _on_state(self, state: znodes.PartitionState) -> None:
         before, self._stored = self._stored, state
-        self._cluster.world.tell(f"stored: {state}")
+        self._cluster.world.tell(f"stored: {self._topic} {state}")
         controller_epoch = self._cluster.controller_epoch()
         if state.controller_epoch != controller_epoch:
             self.fail(f"I6: {state} was written while the controller epoch is {controller_epoch}")
-        replicas = self._cluster.assignment().partitions[0]
+        replicas = self._cluster.assignment(self._topic).partitions[0]
         if not state.isr or not set(state.isr) <= set(replicas):
             self.fail(f"I6: {state}, replicas {replicas}")
         if before is not None and state.leader_epoch < before.leader_epoch:
@@ -99,7 +103,7 @@ class Checker:
     def after_event(self) -> None:
         holder = None
         for process in self._cluster.running():
-            leader = process.leader
+            leader = process.partitions[self._topic].leader
             if leader is not None and leader.holds_lease(process.clock.monotonic_ms()):
                 if holder is not None:
                     self.fail(f"I5: {holder} and {process.broker_id} hold the lease")
@@ -131,29 +135,28 @@ class Checker:
     def at_the_end(self) -> None:
         cluster = self._cluster
         state = self._stored
-        leaders = [process for process in cluster.running() if process.leader is not None]
-        assignment = cluster.assignment()
+        leaders = cluster.leaders(self._topic)
+        assignment = cluster.assignment(self._topic)
         replicas = set(assignment.partitions[0])
         if state is None or len(leaders) != 1 or set(state.isr) != replicas:
             self.fail(f"I8: no whole cluster after healing, but {state}")
         if assignment.adding or assignment.removing:
             self.fail(f"I8: a reassignment has not ended: {assignment}")
-        if not cluster.producer.has_produced_since_healing:
-            self.fail("I8: nothing could be produced after healing")
         assert leaders
         log = leaders[0].log
         assert log is not None
         high_watermark = log.high_watermark
         data = self._whole(leaders[0], high_watermark)
         for process in cluster.running():
-            if process.broker_id in replicas and self._whole(process, high_watermark) != data:
+            hosted = process.partitions[self._topic]
+            if process.broker_id in replicas and self._whole(hosted, high_watermark) != data:
                 self.fail(f"I7: {process.broker_id} differs from {leaders[0].broker_id}")
         self._check_records(data)
 
-    def _whole(self, process: object, end_offset: int) -> bytes:
+    def _whole(self, hosted: HostedPartition, end_offset: int) -> bytes:
         found, offset = b"", 0
         while offset < end_offset:
-            part = process.read(offset, end_offset)  # type: ignore[attr-defined]
+            part = hosted.read(offset, end_offset)
             if not part:
                 break
             found += part
@@ -163,6 +166,8 @@ class Checker:
         return found
 
     def _check_records(self, data: bytes) -> None:
+        if not self._cluster.producer.has_produced_since_healing:
+            self.fail("I8: nothing could be produced after healing")
         numbers = [
             self._cluster.number_in(data[position : position + header.size_in_bytes])
             for position, header in walk_headers(memoryview(data))

@@ -26,8 +26,9 @@ _BROKEN_SEQUENCE = (
 class Metadata:
     """Of a client: the leader of the highest leader epoch that any broker told it of."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, topic: str = TOPIC) -> None:
         self._cluster = cluster
+        self._topic = topic
         self.leader_epoch = -1
         self.leader_id = NO_BROKER
 
@@ -35,7 +36,7 @@ class Metadata:
         running = self._cluster.running()
         if running:
             image = self._cluster.world.rng.choice(running).image
-            partition = image.partition(TOPIC, 0)
+            partition = image.partition(self._topic, 0)
             if partition is not None and partition.leader_epoch >= self.leader_epoch:
                 self.leader_epoch = partition.leader_epoch
                 self.leader_id = partition.leader_id
@@ -74,7 +75,7 @@ class Producer:
         leader_id = self._metadata.refresh()
 
         def serve(to: Process, answer: Callable[[ErrorCode], None]) -> None:
-            to.serve_produce(self._batch, answer)
+            to.partitions[TOPIC].serve_produce(self._batch, answer)
 
         self._cluster.client_request(leader_id, serve, self._ended, timeout_ms=1200)
 
@@ -140,12 +141,13 @@ class Consumer:
         offset = self._cluster.checker.consumer_offset
 
         def serve(to: Process, answer: Callable[[tuple[int, int, bytes] | None], None]) -> None:
-            leader = to.leader
-            if leader is None or not leader.is_settled or to.log is None:
+            hosted = to.partitions[TOPIC]
+            leader = hosted.leader
+            if leader is None or not leader.is_settled:
                 answer(None)
                 return
             high_watermark = leader.high_watermark
-            data = to.read(offset, high_watermark) if offset < high_watermark else b""
+            data = hosted.read(offset, high_watermark) if offset < high_watermark else b""
             answer((leader.leader_epoch, high_watermark, data))
 
         self._cluster.client_request(leader_id, serve, self._ended, timeout_ms=500)

@@ -1,4 +1,7 @@
-"""Three brokers, a ZooKeeper, a producer and a consumer, one partition: a life story by a seed."""
+"""Three brokers, a ZooKeeper, a producer and a consumer, one partition: a life story by a seed.
+
+``transactions/`` tells another kind, of several partitions.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,13 @@ from broker.metadata.changes import TopicCreated
 from broker.metadata.image import ClusterImage, PartitionImage, TopicImage
 from broker.metadata.store import Create
 from broker.metadata.writes import operations_for
-from broker.model.ids import NO_BROKER, BrokerId, TopicPartition
+from broker.model.ids import NO_BROKER, BrokerId
 from broker.records.batch import iter_records
 from tests.simulation.broker import ROOT, TOPIC, Process, Types
 from tests.simulation.checker import Checker
 from tests.simulation.clients import Consumer, Operator, Producer
 from tests.simulation.faults import Faults
+from tests.simulation.partition import HostedPartition
 from tests.simulation.world import Settings, World
 from tests.support.faulty_filesystem import FaultyFileSystem
 from tests.support.simulated_zookeeper import SimulatedStore, ZooKeeperServer
@@ -28,24 +32,30 @@ T = TypeVar("T")
 
 class Cluster:
     cluster_id = "MkU3OEVBNTcwNTJENDM2Qg"
+    #: Each of one partition.
+    topics: tuple[str, ...] = (TOPIC,)
+    settings = Settings()
+    checker: Checker
 
     def __init__(self, seed: int, types: type[Types] = Types) -> None:
         self.world = World(seed)
-        self.settings = Settings()
         self.types = types
-        self.topic_id = uuid.UUID(int=seed + 1000)
-        self.topic_partition = TopicPartition(TOPIC, 0)
-        self.state_path = znodes.partition_state_path(TOPIC, 0)
+        self.topic_ids = {
+            topic: uuid.UUID(int=seed + 1000 + (number << 64))
+            for number, topic in enumerate(self.topics)
+        }
         self.broker_ids = (BrokerId(1), BrokerId(2), BrokerId(3))
         rng = self.world.rng
         self.is_flush_bound = rng.random() < 0.4
+        #: Whether brokers lose power, or are only killed where a fault says so.
+        self.may_lose_power = True
         self.min_insync_replicas = rng.choice((1, 2))
         self.topic_config = replace(
             DEFAULT_TOPIC_CONFIG,
             **({"flush_messages": 1} if self.is_flush_bound else {}),
         )
         self.is_healed = False
-        self.checker = Checker(self)
+        self.checker = self._new_checker()
         self.zookeeper = ZooKeeperServer(self.world, self.settings.session_timeout_ms)
         self.zookeeper.on_change = self.checker.on_store_change
         self._lay_out()
@@ -55,20 +65,32 @@ class Cluster:
             self.disks[broker_id].make_directory(ROOT)
             self.disks[broker_id].root.sync()
             self.start(broker_id)
-        self.producer = Producer(self)
-        self.consumer = Consumer(self)
-        self.operator = Operator(self) if rng.random() < 0.5 else None
-        self.faults = Faults(self)
+        self._start_clients()
+        self.faults = self._new_faults()
         self.world.after_event = self.checker.after_event
 
+    def _new_checker(self) -> Checker:
+        return Checker(self)
+
+    def _new_faults(self) -> Faults:
+        return Faults(self)
+
+    def _start_clients(self) -> None:
+        self.producer = Producer(self)
+        self.consumer = Consumer(self)
+        self.operator = Operator(self) if self.world.rng.random() < 0.5 else None
+
     def _lay_out(self) -> None:
-        """The topic is there, with brokers that were never registered."""
+        """The topics are there, with brokers that were never registered."""
         epoch = znodes.encode_controller_epoch(1)
         nodes = [Create(path) for path in znodes.CLUSTER_SKELETON]
-        partition = PartitionImage(0, NO_BROKER, 0, 0, self.broker_ids, frozenset(self.broker_ids))
-        topic = TopicImage(TOPIC, self.topic_id, (partition,))
-        image = ClusterImage(controller_epoch=1)
-        changes = operations_for(image, [TopicCreated(topic)], NO_BROKER)
+        everywhere = frozenset(self.broker_ids)
+        made = []
+        for number, name in enumerate(self.topics):
+            replicas = (*self.broker_ids[number:], *self.broker_ids[:number])
+            partition = PartitionImage(0, NO_BROKER, 0, 0, replicas, everywhere)
+            made.append(TopicCreated(TopicImage(name, self.topic_ids[name], (partition,))))
+        changes = operations_for(ClusterImage(controller_epoch=1), made, NO_BROKER)
         self.zookeeper.submit(0, [*nodes, Create(znodes.CONTROLLER_EPOCH, epoch), *changes])
 
     def controller_epoch(self) -> int:
@@ -76,8 +98,8 @@ class Cluster:
         assert node is not None
         return znodes.decode_controller_epoch(node.data)
 
-    def assignment(self) -> znodes.TopicAssignment:
-        node = self.zookeeper.tree.get(znodes.topic_path(TOPIC))
+    def assignment(self, topic: str = TOPIC) -> znodes.TopicAssignment:
+        node = self.zookeeper.tree.get(znodes.topic_path(topic))
         assert node is not None
         return znodes.decode_topic(node.data)
 
@@ -95,7 +117,7 @@ class Cluster:
         """A clean stop, unless it has died meanwhile."""
         if self.processes.get(process.broker_id) is process:
             del self.processes[process.broker_id]
-            process.schedule.is_alive = False
+            process.end()
             process.logs.close(clean=True)
             self.zookeeper.expire(process.store.session_id)
 
@@ -103,7 +125,8 @@ class Cluster:
         process = self.processes.pop(broker_id, None)
         if process is None:
             return
-        process.schedule.is_alive = False
+        process.end()
+        is_power_lost = is_power_lost and self.may_lose_power
         if not is_power_lost:
             for reset in process.resets:
                 reset()
@@ -123,6 +146,11 @@ class Cluster:
                 self.world.call_later(self.settings.session_timeout_ms, expire)
 
         self.world.call_later(self.settings.session_timeout_ms, expire)
+
+    def leaders(self, topic: str) -> list[HostedPartition]:
+        """Of running processes, which may not all know better."""
+        hosted = [process.partitions[topic] for process in self.running()]
+        return [partition for partition in hosted if partition.leader is not None]
 
     def running(self) -> list[Process]:
         return [p for p in self.processes.values() if not p.schedule.is_stopped]
@@ -229,6 +257,9 @@ class Cluster:
         self.is_healed = True
         self.world.run_until(settings.converged_by_ms)
         self.checker.at_the_end()
+
+    def describe(self) -> str:
+        return f"{self.producer.number} records, {self.checker.excuse_count} losses excused"
 
 
 def run_seed(seed: int, types: type[Types] = Types) -> Cluster:

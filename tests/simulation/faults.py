@@ -61,7 +61,7 @@ class Faults:
         chance = self._rng.random()
         if chance < 0.35:
             for process in self._cluster.running():
-                if process.leader is not None:
+                if process.is_leading:
                     return process.broker_id
         if chance < 0.5:
             controller_id = self._cluster.controller_id()

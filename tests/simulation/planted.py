@@ -29,6 +29,7 @@ from broker.replication.replica_fetch import Diverged, ReplicaFetch
 from broker.replication.replica_log import visible_end
 from broker.storage.log import Log
 from tests.simulation.broker import Process, Types
+from tests.simulation.partition import HostedPartition
 from tests.support.simulated_zookeeper import SimulatedStore
 
 
@@ -119,7 +120,7 @@ class MovesAtOnce(Controller):
         )
 
 
-class AcknowledgesAtOnce(Process):
+class AcknowledgesAtOnce(HostedPartition):
     def acknowledgement(self, leader: LeaderMachine, required_offset: int) -> Acknowledgement:
         return Acknowledgement.COMMITTED
 
@@ -207,7 +208,7 @@ PLANTED: dict[str, type[Types]] = {
     "high watermark from the committed ISR": _replica(leader_type=CommittedIsrCounts),
     "ISR proposal without broker epochs": _types(controller=IgnoresBrokerEpochs),
     "restarted replica left in ISR": _types(controller=LeavesRestartedInIsr),
-    "acknowledgement before ISR": _types(process=AcknowledgesAtOnce),
+    "acknowledgement before ISR": _types(partition=AcknowledgesAtOnce),
     "leader serving without lease": _replica(leader_type=NeedsNoLease),
     "controller write without epoch check": _types(controller=WritesUnfenced),
     "lost answer taken as failure": _replica(leader_type=TakesLostForRefused),

@@ -5,10 +5,14 @@ The seed that found it last is tried first, which spares the time of those befor
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from tests.simulation import planted
 from tests.simulation.cluster import run_seed
-from tests.simulation.planted import PLANTED
+from tests.simulation.transactions import planted as planted_in_transactions
+from tests.simulation.transactions.story import run_transactions
 from tests.simulation.world import Failure
 
 MAX_SEEDS = 300
@@ -33,22 +37,36 @@ FOUND = {
     "high watermark told before it is settled": 3,  # I3
     "refusal believed in doubt": 19,  # I1
 }
+FOUND_IN_TRANSACTIONS = {
+    "coordinator acts before its log is committed": 1,  # T1
+    "coordinator epoch of markers unchecked": 6,  # T5
+}
 
 
 def test_all_are_listed() -> None:
-    assert set(FOUND) == set(PLANTED)
+    assert set(FOUND) == set(planted.PLANTED)
+    assert set(FOUND_IN_TRANSACTIONS) == set(planted_in_transactions.PLANTED)
 
 
-@pytest.mark.parametrize("fault", sorted(PLANTED))
+@pytest.mark.parametrize("fault", sorted(planted.PLANTED))
 def test_a_planted_fault_is_found(fault: str) -> None:
-    tried = (FOUND[fault], *range(MAX_SEEDS))
-    found = next((why for seed in tried if (why := _failure(seed, fault))), "")
-    assert found.startswith("seed "), f"not found within {MAX_SEEDS} seeds"
+    types = planted.PLANTED[fault]
+    assert is_found(lambda seed: run_seed(seed, types), FOUND[fault])
 
 
-def _failure(seed: int, fault: str) -> str:
+@pytest.mark.parametrize("fault", sorted(planted_in_transactions.PLANTED))
+def test_a_fault_planted_in_transactions_is_found(fault: str) -> None:
+    types = planted_in_transactions.PLANTED[fault]
+    assert is_found(lambda seed: run_transactions(seed, types), FOUND_IN_TRANSACTIONS[fault])
+
+
+def is_found(run: Callable[[int], object], first: int) -> bool:
+    return any(fails(run, seed) for seed in (first, *range(MAX_SEEDS)))
+
+
+def fails(run: Callable[[int], object], seed: int) -> bool:
     try:
-        run_seed(seed, PLANTED[fault])
+        run(seed)
     except Failure as failure:
-        return str(failure)
-    return ""
+        return str(failure).startswith(f"seed {seed}")
+    return False
