@@ -140,6 +140,7 @@ def test_an_unknown_key_ends_that_connection_only(
     assert ask(wire, 3).error_code == 0
 
 
+@pytest.mark.slow
 def test_the_served_keys_have_the_ranges_of_apache_kafka(
     shared_apache: ApacheKafka, shared_odradek: OdradekBroker
 ) -> None:
@@ -159,6 +160,7 @@ def test_the_served_keys_have_the_ranges_of_apache_kafka(
     assert set(ours) <= set(theirs)
 
 
+@pytest.mark.slow
 def test_what_apache_kafka_serves_beyond_is_told_with_a_reason(
     shared_apache: ApacheKafka, shared_odradek: OdradekBroker
 ) -> None:

@@ -355,6 +355,7 @@ def test_changed_resources_are_listed(wire: Wire) -> None:
     assert answer.error_code == 35
 
 
+@pytest.mark.slow
 def test_topic_configs_are_told_as_apache_kafka_tells_them(
     shared_apache: ApacheKafka, shared_odradek: OdradekBroker
 ) -> None:
@@ -371,6 +372,7 @@ def test_topic_configs_are_told_as_apache_kafka_tells_them(
     assert set(ours) - own == set(theirs)
 
 
+@pytest.mark.slow
 def test_broker_configs_are_told_as_apache_kafka_tells_them(
     shared_apache: ApacheKafka, shared_odradek: OdradekBroker
 ) -> None:

@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 
 from tests.support import groups, requests
-from tests.support.fixtures import Broker, broker_in_the_long_run
+from tests.support.fixtures import Broker
 from tests.support.groups import (
     ILLEGAL_GENERATION,
     REBALANCE_IN_PROGRESS,
@@ -19,7 +19,6 @@ from tests.support.groups import (
 from tests.support.requests import create_topic
 from tests.support.wire import Wire
 
-broker = broker_in_the_long_run()
 PARTITIONS, WORKERS, SESSION_MS = 12, 6, 800
 OUT = (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS)
 

@@ -10,14 +10,13 @@ import pytest
 
 from tests.support import apache, groups, judge, processes, requests
 from tests.support.consumer_groups import describe
-from tests.support.fixtures import Broker, broker_in_the_long_run
+from tests.support.fixtures import Broker
 from tests.support.groups import Member, commit, committed_offset
 from tests.support.odradek import OdradekBroker
 from tests.support.requests import create_topic
 from tests.support.wire import Wire
 
 NewMember = Callable[..., Member]
-broker = broker_in_the_long_run()
 
 
 def run(broker: Broker, tool: str, *args: object, timeout: float = 60) -> apache.ToolRun:

@@ -219,12 +219,14 @@ def test_describe_topic_partitions_without_names_lists_all_in_order(wire: Wire) 
     assert names == sorted(names)
 
 
-def test_a_hundred_topics_are_created_by_their_first_write(wire: Wire) -> None:
-    # What clients do: Metadata, Produce, and again on a retriable error; few have many tries.
+def test_a_hundred_topics_are_created_by_their_first_write(wire: Wire, broker: Broker) -> None:
+    # What clients do: Metadata, Produce, and again on a retriable error; few have many tries. Apache
+    # Kafka answers before a topic is there, and takes what time the machine gives it.
+    tries = 5 if isinstance(broker, OdradekBroker) else 3000
     data = record_batches.batch([b"first"], timestamp=requests.now_ms())
     for index in range(100):
         name = new_topic_name()
-        for _ in range(5):
+        for _ in range(tries):
             (topic,) = wire.request("metadata", 9, topics=[{"name": name}]).topics
             error_code = topic.error_code
             if error_code == 0:

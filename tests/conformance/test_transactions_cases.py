@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support import groups, processes, requests
-from tests.support.fixtures import Broker, broker_in_the_long_run
+from tests.support.fixtures import Broker
 from tests.support.groups import Member
 from tests.support.requests import create_topic
 from tests.support.transactions import (
@@ -21,7 +21,6 @@ from tests.support.transactions import (
 from tests.support.wire import Wire
 
 UNSTABLE_OFFSET_COMMIT = 88
-broker = broker_in_the_long_run()
 
 
 @pytest.fixture

@@ -227,6 +227,7 @@ async def test_a_pause_shows_nothing_and_its_end_brings_what_the_ring_holds(
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 async def test_holes_of_transactions_are_no_received_records(shared_apache: ApacheKafka) -> None:
     topic = new_topic(shared_apache, "tail-of-transactions")
     hub = hub_of(shared_apache.bootstrap)

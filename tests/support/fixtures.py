@@ -46,27 +46,14 @@ def shared_odradek(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Odradek
         odradek.stop()
 
 
-@pytest.fixture(params=["odradek", "apache"], ids=["on_odradek", "on_apache"])
+@pytest.fixture(
+    params=["odradek", pytest.param("apache", marks=pytest.mark.slow)],
+    ids=["on_odradek", "on_apache"],
+)
 def broker(request: pytest.FixtureRequest) -> Broker:
-    """The same script on both: Apache Kafka judges the test itself."""
+    """The same script on both: Apache Kafka judges the test itself, in the long run."""
     found: Broker = request.getfixturevalue(f"shared_{request.param}")
     return found
-
-
-def broker_in_the_long_run() -> Callable[[pytest.FixtureRequest], Broker]:
-    """A `broker` fixture for files of slower tests: Apache Kafka comes only in the long run.
-
-    broker = broker_in_the_long_run()
-    """
-
-    def broker(request: pytest.FixtureRequest) -> Broker:
-        found: Broker = request.getfixturevalue(f"shared_{request.param}")
-        return found
-
-    return pytest.fixture(
-        params=["odradek", pytest.param("apache", marks=pytest.mark.slow)],
-        ids=["on_odradek", "on_apache"],
-    )(broker)
 
 
 def broker_with_small_internal_topics() -> Callable[[Path], Iterator[OdradekBroker]]:

@@ -11,10 +11,9 @@ from confluent_kafka import Consumer, Producer
 from dashboard.gateway import Gateway
 from tests.support import processes
 from tests.support.apache import ApacheKafka
-from tests.support.fixtures import Broker, broker_in_the_long_run
+from tests.support.fixtures import Broker
 from tests.support.web import WebProcess, post
 
-broker = broker_in_the_long_run()
 NewName = Callable[[], str]
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fixtures import Broker, broker_in_the_long_run
+from tests.support.fixtures import Broker
 from tests.support.processes import wait_until
 from tests.support.web import WebProcess
 from tests.web.pages import TOPIC, make_pages
 
-broker = broker_in_the_long_run()
 NOT_TOLD = re.compile(r"[^<>]*\bnot told by this cluster\b[^<>]*")
 BEYOND_THE_PROTOCOL = {
     "overview",  # bytes out

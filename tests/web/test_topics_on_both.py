@@ -9,11 +9,10 @@ import pytest
 
 from dashboard.cluster import KafkaFailure, TopicView
 from dashboard.gateway import Gateway
-from tests.support.fixtures import Broker, broker_in_the_long_run
+from tests.support.fixtures import Broker
 from tests.support.processes import wait_until
 from tests.support.web import WebProcess, post
 
-broker = broker_in_the_long_run()
 NewName = Callable[[], str]
 
 

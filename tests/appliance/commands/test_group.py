@@ -13,11 +13,10 @@ from broker.clock import SystemClock
 from tests.appliance.commands.test_completion import completed
 from tests.appliance.conftest import Done, Odradek
 from tests.support import groups
-from tests.support.fixtures import Broker, broker_in_the_long_run
+from tests.support.fixtures import Broker
 from tests.support.wire import Wire
 
 Join = Callable[..., Consumer]
-broker = broker_in_the_long_run()
 
 
 @pytest.fixture

@@ -15,12 +15,11 @@ from tests.appliance.commands.test_group import (
 )
 from tests.appliance.conftest import Done, Odradek
 from tests.support.apache import ToolRun, run_tool
-from tests.support.fixtures import Broker, broker_in_the_long_run
+from tests.support.fixtures import Broker
 
 __all__ = ["committed", "filled", "group", "join"]
 
 TOOL = "consumer.group.ConsumerGroupCommand"
-broker = broker_in_the_long_run()
 Both = Callable[..., tuple[Done, ToolRun]]
 
 

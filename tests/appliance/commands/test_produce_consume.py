@@ -208,6 +208,7 @@ def test_a_missing_partition_fails_and_the_others_are_read(filled: str, on_broke
     assert "partition 7" in done.err
 
 
+@pytest.mark.slow
 def test_markers_count_as_progress(
     shared_apache: apache.ApacheKafka, odradek: Odradek, new_topic_name: Callable[[], str]
 ) -> None:

@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.support import groups, members, processes, requests
-from tests.support.fixtures import SHARED_SETTINGS, Broker, broker_in_the_long_run
+from tests.support.fixtures import SHARED_SETTINGS, Broker
 from tests.support.groups import INCONSISTENT_GROUP_PROTOCOL, Member
 from tests.support.members import MemberProcess, read_by, wait_until_shared
 from tests.support.odradek import OdradekBroker
 from tests.support.requests import create_topic
 from tests.support.wire import Wire
-
-broker = broker_in_the_long_run()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from tests.support import clients, foreign, groups, members, processes, requests
 from tests.support import record_batches as rb
 from tests.support.clients import Message
-from tests.support.fixtures import Broker, broker_in_the_long_run
+from tests.support.fixtures import Broker
 from tests.support.members import MemberProcess, read_by, wait_until_shared
 from tests.support.requests import create_topic, now_ms
 from tests.support.wire import Wire
@@ -21,7 +21,6 @@ TELLING = [name for name in ALL if name not in members.TELLS_NO_ASSIGNMENT]
 LATER = ("kafka-python", "sarama", "kafkajs")  # where each test waits for a session to end
 LATER_JAVA = pytest.param("java", marks=pytest.mark.slow)  # its processes take their time
 Start = Callable[..., MemberProcess]
-broker = broker_in_the_long_run()
 
 
 @pytest.fixture
@@ -52,14 +51,14 @@ def offsets(wire: Wire, group: str, topic: str, partitions: int) -> list[int]:
 
 def wait_for_commits(wire: Wire, group: str, topic: str, wanted: list[int]) -> None:
     processes.wait_until(
-        lambda: offsets(wire, group, topic, len(wanted)) == wanted, 40, f"commits {wanted}"
+        lambda: offsets(wire, group, topic, len(wanted)) == wanted, 180, f"commits {wanted}"
     )
 
 
 def wait_for_records(members: Sequence[MemberProcess], count: int) -> None:
     """A member may commit before what it printed was read here; that it read no more is the caller's."""
     processes.wait_until(
-        lambda: sum(len(member.records) for member in members) >= count, 40, f"{count} records"
+        lambda: sum(len(member.records) for member in members) >= count, 180, f"{count} records"
     )
 
 
@@ -173,7 +172,7 @@ def test_members_whose_offset_is_gone_reset(
             requests.produce_values(wire, topic, [b"late"])
         return bool(member.records)
 
-    processes.wait_until(has_read, 40, "a record", every=0.2)
+    processes.wait_until(has_read, 180, "a record", every=0.2)
     if reset == "earliest":
         assert member.records[0] == (0, 5)
     else:

@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.support import groups, members, processes, requests
-from tests.support.fixtures import Broker, broker_in_the_long_run
+from tests.support.fixtures import Broker
 from tests.support.members import MemberProcess, read_by, wait_until_shared
 from tests.support.requests import create_topic
 from tests.support.wire import Wire
 
 PARTITIONS = 8
 CLIENTS = ("confluent-kafka", "java", "aiokafka", "franz-go")
-broker = broker_in_the_long_run()
 
 
 class Traffic:
