@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from struct import Struct
@@ -44,6 +45,11 @@ from broker.protocol.codec import Cursor, Reader, entity_codec
 from broker.protocol.errors import MalformedRequest
 
 _LENGTH_AND_CORRELATION_ID = Struct(">ii")
+
+#: Held while a message's modules are imported. A version's package and its modules import each other:
+#: two threads that come from both ends (the loop at a request, and ``preload``) wait for each other, and
+#: Python ends one of them with an error.
+_importing = threading.Lock()
 
 #: Modules of messages that kio lacks, or that have the layout of an earlier version.
 _ELSEWHERE = {
@@ -108,7 +114,8 @@ def _module(api_key: int, version: int, kind: str) -> ModuleType:
     path = _ELSEWHERE.get((key, version, kind))
     if path is None:
         path = f"kio.schema.{key.name.lower()}.v{version}.{kind}"
-    return importlib.import_module(path)
+    with _importing:
+        return importlib.import_module(path)
 
 
 @functools.cache
