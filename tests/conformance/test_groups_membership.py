@@ -3,14 +3,13 @@
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from tests.support import groups, processes
-from tests.support.apache import ApacheKafka
-from tests.support.fixtures import Broker
+from tests.support.fixtures import Broker, broker_of_the_file
 from tests.support.groups import (
     FENCED_INSTANCE_ID,
     GROUP_MAX_SIZE_REACHED,
@@ -24,7 +23,6 @@ from tests.support.groups import (
     Member,
     rebalance,
 )
-from tests.support.odradek import OdradekBroker
 from tests.support.requests import create_topic
 from tests.support.wire import Wire
 
@@ -742,19 +740,10 @@ def test_an_old_client_that_hangs_up_while_joining_leaves_no_ghost(
 # --------------------------------------------------------------------- a broker's own settings
 
 
-@pytest.fixture(
-    scope="module",
-    params=["odradek", pytest.param("apache", marks=pytest.mark.slow)],
-    ids=["set_odradek", "set_apache"],
+# Groups have two members at most, and wait a while for their first.
+small_groups = broker_of_the_file(
+    {"group.max.size": "2", "group.initial.rebalance.delay.ms": "1500"}, prefix="set"
 )
-def small_groups(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Broker]:
-    """A broker where groups have two members at most and wait a while for their first."""
-    made = OdradekBroker if request.param == "odradek" else ApacheKafka
-    settings = {"group.max.size": "2", "group.initial.rebalance.delay.ms": "1500"}
-    with made(tmp_path_factory.mktemp("small"), settings) as broker:
-        yield broker
 
 
 def joined(broker: Broker, group: str, count: int) -> list[Member]:

@@ -10,7 +10,6 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from broker.clock import SystemClock
 from dashboard.tail_hub import TailHub
 from tests.support.apache import ApacheKafka
-from tests.support.fixtures import *  # noqa: F403
 from tests.support.fixtures import Broker
 from tests.support.odradek import OdradekBroker
 from tests.support.tail import Watcher, hub_of
@@ -226,7 +225,6 @@ async def test_a_pause_shows_nothing_and_its_end_brings_what_the_ring_holds(
     assert watcher.counters["skipped"] == "1500"
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 async def test_holes_of_transactions_are_no_received_records(shared_apache: ApacheKafka) -> None:
     topic = new_topic(shared_apache, "tail-of-transactions")

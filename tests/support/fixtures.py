@@ -1,7 +1,7 @@
 """Fixtures that start brokers. A conftest takes them by `from tests.support.fixtures import *`."""
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,9 @@ __all__ = [
 ]
 
 Broker = ApacheKafka | OdradekBroker
+KINDS: dict[str, type[Broker]] = {"odradek": OdradekBroker, "apache": ApacheKafka}
+#: Apache Kafka takes its time.
+IN_THE_LONG_RUN = ("odradek", pytest.param("apache", marks=pytest.mark.slow))
 # Tests of groups wait for sessions to end: both brokers allow short ones, and start at once.
 SHARED_SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -46,14 +49,32 @@ def shared_odradek(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Odradek
         odradek.stop()
 
 
-@pytest.fixture(
-    params=["odradek", pytest.param("apache", marks=pytest.mark.slow)],
-    ids=["on_odradek", "on_apache"],
-)
+@pytest.fixture(params=IN_THE_LONG_RUN, ids=["on_odradek", "on_apache"])
 def broker(request: pytest.FixtureRequest) -> Broker:
     """The same script on both: Apache Kafka judges the test itself, in the long run."""
     found: Broker = request.getfixturevalue(f"shared_{request.param}")
     return found
+
+
+def broker_of_the_file(
+    settings: Mapping[str, str] | None = None, *, prefix: str = "own"
+) -> Callable[[pytest.FixtureRequest, pytest.TempPathFactory], Iterator[Broker]]:
+    """A fixture of one broker for a file, whose tests ask for settings of their own, or for all that is on it;
+    Apache Kafka comes only in the long run.
+
+    broker = broker_of_the_file()
+    """
+
+    def broker(
+        request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[Broker]:
+        made = KINDS[request.param]
+        with made(tmp_path_factory.mktemp(prefix), settings) as broker:
+            yield broker
+
+    return pytest.fixture(
+        scope="module", params=IN_THE_LONG_RUN, ids=[f"{prefix}_{kind}" for kind in KINDS]
+    )(broker)
 
 
 def broker_with_small_internal_topics() -> Callable[[Path], Iterator[OdradekBroker]]:
@@ -74,16 +95,11 @@ def broker_with_small_internal_topics() -> Callable[[Path], Iterator[OdradekBrok
     return pytest.fixture(broker)
 
 
-@pytest.fixture(
-    params=["odradek", pytest.param("apache", marks=pytest.mark.slow)],
-    ids=["own_odradek", "own_apache"],
-)
+@pytest.fixture(params=IN_THE_LONG_RUN, ids=["own_odradek", "own_apache"])
 def own_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
     """A broker that the test may stop and kill; Apache Kafka takes its time, so it comes only in
     the long run."""
-    made = (OdradekBroker if request.param == "odradek" else ApacheKafka)(
-        tmp_path / "own", SHARED_SETTINGS
-    )
+    made = KINDS[request.param](tmp_path / "own", SHARED_SETTINGS)
     yield made.start()
     made.close()
 

@@ -5,23 +5,11 @@ import pytest
 
 from tests.appliance.conftest import Odradek
 from tests.support import judge
-from tests.support.apache import ApacheKafka
-from tests.support.fixtures import Broker
+from tests.support.fixtures import Broker, broker_of_the_file
 from tests.support.odradek import OdradekBroker
 
-
-@pytest.fixture(
-    scope="module",
-    params=["odradek", pytest.param("apache", marks=pytest.mark.slow)],
-    ids=["own_odradek", "own_apache"],
-)
-def broker(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Broker]:
-    """The broker of this file: its health is that of everything on it."""
-    made = OdradekBroker if request.param == "odradek" else ApacheKafka
-    with made(tmp_path_factory.mktemp("own")) as broker:
-        yield broker
+# Its health is that of everything on it.
+broker = broker_of_the_file()
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,6 @@ from appliance.asgi import application
 from dashboard.consumers import live_tail
 from dashboard.models import User
 from dashboard.socket_guard import BAD_MESSAGE, NOT_ALLOWED, SIGNED_OUT, TOO_MANY
-from tests.support.fixtures import *  # noqa: F403
 from tests.support.odradek import OdradekBroker
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -17,7 +17,6 @@ from dashboard.spark.ranges import (
     from_json,
     position_after,
 )
-from tests.support.fixtures import *  # noqa: F403
 from tests.support.odradek import OdradekBroker
 
 NOW_MS = 1_900_000_000_000
