@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.coordinator.transaction.records import read_transaction, read_transactional_id
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from tests.simulation.transactions.clients import ReadAnswer
     from tests.simulation.transactions.story import TransactionStory
 
-_LEADER_EPOCH = Struct(">i")
 _COMPLETED = {
     TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
     TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
@@ -305,7 +303,7 @@ class CoordinatorChecker(Checker):
     def _check_records(self, data: bytes) -> None:
         histories: dict[str, list[Transaction]] = {}
         for batch in batches_in(data):
-            self.leader_epochs.add(_LEADER_EPOCH.unpack_from(batch.data, 12)[0])
+            self.leader_epochs.add(batch.header.partition_leader_epoch)
             for record in iter_records(batch.data, 1 << 16):
                 assert record.key is not None
                 assert record.value is not None

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tests.simulation.transactions.story import TransactionStory
 
 T = TypeVar("T")
+#: What a broker does with a request: ``serve(process, answer)``.
+Serve = Callable[[Any, Callable[[T], None]], None]
 
 #: Longer than any lease: what was asked before and is served later is refused.
 REQUEST_TIMEOUT_MS = 1500
@@ -113,7 +115,7 @@ class TransactionalProducer:
     def __str__(self) -> str:
         return f"{self._owner.name}.{self.number}"
 
-    async def _ask(self, topic: str, serve: Callable[[Any, Callable[[T], None]], None]) -> T | None:
+    async def _ask(self, topic: str, serve: Serve[T]) -> T | None:
         """Whoever leads the topic's partition, as far as is known; None: no answer in time."""
         if self.is_killed:
             raise Fenced("killed")
@@ -125,12 +127,19 @@ class TransactionalProducer:
             raise Fenced("killed")
         return answer
 
-    async def _until_known(
-        self, topic: str, serve: Callable[[Any, Callable[[ErrorCode], None]], None], what: str
-    ) -> None:
+    async def _until_known(self, topic: str, serve: Serve[ErrorCode], what: str) -> None:
         """Until it is done, or cannot be."""
         while (error := await self._ask(topic, serve)) is not ErrorCode.NONE:
             await self._pause_or_end(error, what)
+
+    async def _take_name(self, serve: Serve[InitAnswer] | Serve[EndAnswer], what: str) -> None:
+        """Id and epoch that the coordinator gives from here on."""
+        while True:
+            answer: InitAnswer | EndAnswer | None = await self._ask(TRANSACTION_STATE, serve)
+            if answer is not None and answer.error is ErrorCode.NONE:
+                break
+            await self._pause_or_end(None if answer is None else answer.error, what)
+        self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
 
     async def _pause_or_end(self, error: ErrorCode | None, what: str) -> None:
         if error in _LOST:
@@ -150,13 +159,8 @@ class TransactionalProducer:
         def serve(to: TransactingProcess, answer: Callable[[InitAnswer], None]) -> None:
             to.face.transactions.coordinator.init(request, answer)
 
-        while True:
-            answer = await self._ask(TRANSACTION_STATE, serve)
-            if answer is not None and answer.error is ErrorCode.NONE:
-                break
-            await self._pause_or_end(None if answer is None else answer.error, "init")
-        self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
-        self._first_epoch = answer.producer_epoch
+        await self._take_name(serve, "init")
+        self._first_epoch = self._producer_epoch
         self._story.checker.on_initialised(self._owner.name, self.number, self._first_epoch)
 
     # A transaction -----------------------------------------------------------------------------
@@ -200,7 +204,7 @@ class TransactionalProducer:
             await self._end_and_raise(is_commit)
         checker.on_ended(transfer, is_commit)
 
-    def _add(self, topics: tuple[str, ...]) -> Callable[[Any, Callable[[ErrorCode], None]], None]:
+    def _add(self, topics: tuple[str, ...]) -> Serve[ErrorCode]:
         partitions = [TopicPartition(topic, 0) for topic in topics]
         name = self._name
 
@@ -222,15 +226,13 @@ class TransactionalProducer:
             )
         )
 
-    def _produce(
-        self, topic: str, batch: bytes
-    ) -> Callable[[Any, Callable[[ErrorCode], None]], None]:
+    def _produce(self, topic: str, batch: bytes) -> Serve[ErrorCode]:
         def serve(to: TransactingProcess, answer: Callable[[ErrorCode], None]) -> None:
             to.serve_produce(topic, self._owner.name, batch, self._owner.is_raising, answer)
 
         return serve
 
-    def _end(self, is_commit: bool) -> Callable[[Any, Callable[[ErrorCode], None]], None]:
+    def _end(self, is_commit: bool) -> Serve[ErrorCode]:
         name = self._name
 
         def serve(to: TransactingProcess, answer: Callable[[ErrorCode], None]) -> None:
@@ -244,12 +246,7 @@ class TransactionalProducer:
         def serve(to: TransactingProcess, answer: Callable[[EndAnswer], None]) -> None:
             to.face.transactions.coordinator.end_and_raise(name, is_commit, answer)
 
-        while True:
-            answer = await self._ask(TRANSACTION_STATE, serve)
-            if answer is not None and answer.error is ErrorCode.NONE:
-                break
-            await self._pause_or_end(None if answer is None else answer.error, "end")
-        self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
+        await self._take_name(serve, "end")
         self._sequences.clear()
 
 
