@@ -159,6 +159,7 @@ def test_the_first_to_come_is_the_controller_and_all_are_registered(world: Clust
 
 
 def test_a_stale_registration_of_the_same_directory_is_replaced(world: ClusterWorld) -> None:
+    """Case C093: the node of its earlier session is there still."""
     first = Member(world, 1).start()
     first.die()
     second = Member(world, 1).start()
@@ -176,6 +177,7 @@ def test_a_rival_with_another_directory_is_told_and_replaces_nothing(world: Clus
 
 
 def test_a_registration_whose_answer_was_lost_is_known_for_ours(world: ClusterWorld) -> None:
+    """Case C094."""
     Member(world, 2).start()
     member = Member(world, 1)
     member.registration.start()
