@@ -181,6 +181,8 @@ class BrokerConfig:
     controlled_shutdown_enable: bool
     auto_leader_rebalance_enable: bool
     leader_imbalance_check_interval_seconds: int
+    inter_broker_listener_name: str | None
+    replica_lag_max_messages: int
     replica_lag_time_max_ms: int
     replica_selector_class: str | None
     replica_fetch_max_bytes: int
@@ -397,12 +399,22 @@ def _effective_listeners(
     told = parse_listeners("advertised.listeners", texts, protocols)
     advertised = tuple(item for item in told if item.name not in controllers)
     _check_advertised(advertised, listeners)
+    _check_inter_broker(values["inter.broker.listener.name"], advertised or listeners)
     return {"listeners": listeners, "advertised_listeners": advertised}
 
 
 def _items(value: ConfigValue) -> tuple[str, ...]:
     assert value is None or isinstance(value, tuple), value
     return value or ()
+
+
+def _check_inter_broker(name: ConfigValue, advertised: tuple[Listener, ...]) -> None:
+    setting = "inter.broker.listener.name"
+    names = [item.name for item in advertised]
+    if name is not None and str(name).upper() not in names:
+        raise ConfigError(
+            setting, f"{setting}: {name} is not among those advertised: {', '.join(names)}"
+        )
 
 
 def _check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener, ...]) -> None:

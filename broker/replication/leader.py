@@ -33,11 +33,12 @@ BrokerEpochs = Mapping[BrokerId, int]
 @dataclass(frozen=True, slots=True)
 class ReplicationRules:
     """Settings that bind a partition: ``replica.lag.time.max.ms``, ``min.insync.replicas``,
-    whether ``flush.messages`` is 1."""
+    whether ``flush.messages`` is 1, ``replica.lag.max.messages`` (-1: any number)."""
 
     lag_max_ms: int = 30_000
     min_insync_replicas: int = 1
     is_flush_bound: bool = False
+    lag_max_records: int = -1
     lease_ms: int = LEASE_MS
 
 
@@ -213,7 +214,11 @@ class LeaderMachine:
         kept = {self.broker_id}
         for member in self.isr.committed - {self.broker_id}:
             follower = self.followers.get(member)
-            if follower is not None and follower.is_caught_up(end, lag_max_ms, now_ms):
+            if (
+                follower is not None
+                and follower.is_caught_up(end, lag_max_ms, now_ms)
+                and self._is_within_count(follower)
+            ):
                 kept.add(member)
         for replica, follower in self.followers.items():
             if replica not in self.isr.committed and self._may_join(replica, follower, epochs):
@@ -225,6 +230,16 @@ class LeaderMachine:
             epochs.get(replica) == follower.broker_epoch
             and follower.log_end_offset >= self.high_watermark
             and follower.log_end_offset >= self.epoch_start_offset
+            and self._is_within_count(follower)
+        )
+
+    def _is_within_count(self, follower: FollowerState) -> bool:
+        """One that has not fetched in this leader epoch is judged by the time alone."""
+        most = self.rules.lag_max_records
+        return (
+            most < 0
+            or follower.log_end_offset == UNKNOWN_OFFSET
+            or self._log.log_end_offset - follower.log_end_offset <= most
         )
 
     def on_state(self, state: LeaderAndIsr, epochs: BrokerEpochs) -> None:

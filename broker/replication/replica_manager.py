@@ -121,12 +121,14 @@ class ReplicaManager:
         background: Background,
         broker_id: BrokerId,
         lag_max_ms: Callable[[], int] = lambda: LAG_MAX_MS,
+        lag_max_records: Callable[[], int] = lambda: -1,
     ) -> None:
         self._logs = logs
         self._clock = clock
         self._background = background
         self._broker_id = broker_id
         self._lag_max_ms = lag_max_ms
+        self._lag_max_records = lag_max_records
         self._started_ms = clock.monotonic_ms()
         self._flushes = FlushScheduler(background, self.take_offline, self._on_flushed_closed)
         #: Of the registered brokers, as the newest image has them.
@@ -340,7 +342,10 @@ class ReplicaManager:
 
     def _replication_rules(self, config: TopicConfig) -> ReplicationRules:
         return ReplicationRules(
-            self._lag_max_ms(), config.min_insync_replicas, config.flush_messages == 1
+            self._lag_max_ms(),
+            config.min_insync_replicas,
+            config.flush_messages == 1,
+            self._lag_max_records(),
         )
 
     def _on_state(self, topic: HostedTopic, index: int, state: LeaderAndIsr) -> None:

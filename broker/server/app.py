@@ -182,6 +182,7 @@ class Broker:
             self.threads,
             BrokerId(self.config.node_id),
             lambda: self.config.replica_lag_time_max_ms,
+            lambda: self.config.replica_lag_max_messages,
         )
         if self.cluster is not None:
             await self._join(self.cluster)

@@ -11,6 +11,7 @@ from tests.support.requests import (
     APPEND,
     BROKER_RESOURCE,
     DELETE,
+    NOT_KAFKAS,
     SET,
     SUBTRACT,
     TOPIC_RESOURCE,
@@ -367,7 +368,7 @@ def test_topic_configs_are_told_as_apache_kafka_tells_them(
             found = describe_configs(wire, TOPIC_RESOURCE, name, include_synonyms=True)
             tables.append(as_table(found))
     theirs, ours = tables
-    own = {key for key in ours if key.startswith(("odradek.", "zookeeper."))}
+    own = {key for key in ours if key.startswith(NOT_KAFKAS)}
     assert {key: ours.get(key) for key in theirs} == theirs
     assert set(ours) - own == set(theirs)
 
@@ -390,6 +391,4 @@ def test_broker_configs_are_told_as_apache_kafka_tells_them(
     given |= {key for key, entry in ours.items() if entry[1] == STATIC_BROKER}
     compared = set(theirs) - given
     assert {key: ours.get(key) for key in compared} == {key: theirs[key] for key in compared}
-    assert {
-        key for key in set(ours) - set(theirs) if not key.startswith(("odradek.", "zookeeper."))
-    } == set()
+    assert {key for key in set(ours) - set(theirs) if not key.startswith(NOT_KAFKAS)} == set()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support import requests
+from tests.support import judge, processes, requests
 from tests.support.cluster import Cluster
 from tests.support.replicated import (
     Load,
@@ -65,6 +66,54 @@ def test_a_stranger_is_no_follower(cluster: Cluster) -> None:
         )
     ((told,),) = (each.partitions for each in answer.responses)
     assert told.error_code == TOPIC_AUTHORIZATION_FAILED
+
+
+def test_brokers_speak_to_each_other_on_a_listener_of_their_own(
+    zookeeper: ZooKeeper, tmp_path: Path
+) -> None:
+    """Nobody answers where clients are sent, so that brokers which dialled there would replicate nothing."""
+    cluster = Cluster(tmp_path, zookeeper, "/listeners")
+    for broker in cluster.brokers.values():
+        broker.port, for_clients = judge.free_port(), judge.free_port()
+        broker.properties |= {
+            "listeners": f"CLIENTS://127.0.0.1:{for_clients},BROKERS://127.0.0.1:{broker.port}",
+            "advertised.listeners": f"CLIENTS://127.0.0.1:1,BROKERS://127.0.0.1:{broker.port}",
+            "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT",
+            "inter.broker.listener.name": "BROKERS",
+        }
+    with cluster:
+        topic = create_topic(cluster, configs={"min.insync.replicas": "3"})
+        produce_values(cluster, topic, ["a", "b"])
+        wait_for_equal_logs(cluster, topic)
+        assert consume_values(cluster, topic, 2) == ["a", "b"]
+
+
+def test_one_that_lags_by_too_many_records_leaves_the_isr_and_comes_back(
+    zookeeper: ZooKeeper, tmp_path: Path
+) -> None:
+    """By time it might stay for half a minute, and its session for a whole one."""
+    properties = {"replica.lag.max.messages": "50", "zookeeper.session.timeout.ms": "60000"}
+    with Cluster(tmp_path, zookeeper, "/by-count", properties=properties) as cluster:
+        topic = create_topic(cluster)
+        (partition,) = partitions_of(cluster, topic)
+        slow = partition.replica_nodes[1]
+        process = cluster.brokers[slow].process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+        try:
+            values = [str(number) for number in range(200)]
+            produce_values(cluster, topic, values, **{"enable.idempotence": False, "acks": 1})
+            processes.wait_until(
+                lambda: (
+                    set(partitions_of(cluster, topic, partition.leader_id)[0].isr_nodes)
+                    == set(cluster.brokers) - {slow}
+                ),
+                20,
+                "the ISR without the slow one",
+            )
+        finally:
+            process.send_signal(signal.SIGCONT)
+        wait_for_isr(cluster, topic, set(cluster.brokers))
 
 
 def test_a_killed_leader_loses_nothing_that_was_acknowledged(

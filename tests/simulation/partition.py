@@ -103,7 +103,7 @@ class HostedPartition:
             self.settings.lag_max_ms,
             self.cluster.min_insync_replicas,
             self.cluster.is_flush_bound,
-            self.settings.lease_ms,
+            lease_ms=self.settings.lease_ms,
         )
         return types.replica(self.broker_id, log, rules, self.clock.monotonic_ms())
 

@@ -282,7 +282,7 @@ def _configs(wire: Wire, name: str) -> dict[str, tuple[Cell, ...]]:
             [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms],
         )
         for entry in answer.configs
-        if not entry.name.startswith(("odradek.", "zookeeper."))
+        if not entry.name.startswith(requests.NOT_KAFKAS)
     }
 
 

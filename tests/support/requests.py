@@ -14,6 +14,10 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4,
 MIB = 1 << 20
 
 
+#: How the names of settings begin that Kafka 4 does not have: ours, and what early Kafka had.
+NOT_KAFKAS = ("odradek.", "zookeeper.", "replica.lag.max.messages")
+
+
 def now_ms() -> int:
     return int(time.time() * 1000)
 

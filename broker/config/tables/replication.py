@@ -56,7 +56,8 @@ KEYS = (
         "inter.broker.listener.name",
         STRING,
         None,
-        "Listener on which brokers speak to each other.",
+        "Listener on which brokers speak to each other; unset: the first that is PLAINTEXT.",
+        has_effect=True,
     ),
     ConfigKey(
         "leader.imbalance.check.interval.seconds",
@@ -138,6 +139,15 @@ KEYS = (
         "5000",
         "How often high watermarks are written to the disk.",
         importance=HIGH,
+        has_effect=True,
+    ),
+    ConfigKey(
+        "replica.lag.max.messages",
+        LONG,
+        "-1",
+        # As early Kafka had it. A burst of more takes every follower out until it has caught up.
+        "Records by which a follower may lag before it leaves the in-sync replicas; -1: any number.",
+        Range(-1),
         has_effect=True,
     ),
     ConfigKey(

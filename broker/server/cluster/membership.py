@@ -377,7 +377,7 @@ class Membership:
         return await self._dial(broker)
 
     async def _dial(self, broker: BrokerImage) -> Peer:
-        endpoint = endpoint_of(broker)
+        endpoint = endpoint_of(broker, self._broker.config.inter_broker_listener_name)
         return await Peer.connect(endpoint.host, endpoint.port, self.secret)
 
     # Requests to the controller ----------------------------------------------------------------

@@ -34,12 +34,17 @@ class PeerRefusedError(PeerError):
     """Nobody listens on its address: its process is gone."""
 
 
-def endpoint_of(broker: BrokerImage) -> Endpoint:
-    """Where other brokers dial it. Raises PeerError."""
+def endpoint_of(broker: BrokerImage, listener: str | None) -> Endpoint:
+    """Where other brokers dial it: on the listener of this name, as ``inter.broker.listener.name`` of all
+    of them says, else on the first that is PLAINTEXT. Raises PeerError."""
     for endpoint in broker.endpoints:
-        if endpoint.security_protocol == "PLAINTEXT":
+        if (
+            endpoint.security_protocol == "PLAINTEXT"
+            if listener is None
+            else endpoint.listener == listener.upper()
+        ):
             return endpoint
-    raise PeerError(f"broker {broker.broker_id} has no PLAINTEXT listener")
+    raise PeerError(f"broker {broker.broker_id} has no listener {listener or 'PLAINTEXT'}")
 
 
 class Peer:

@@ -33,7 +33,7 @@ DOUBT_SECONDS: Final = 2.0
 
 class Presence:
     """Everything on the loop. ``on_refused`` is told the registration that refuses, ``on_doubted`` the
-    brokers that have just died, as it seems."""
+    brokers that have just died, as it seems. ``listener``: whereon they are dialled (``endpoint_of``)."""
 
     def __init__(
         self,
@@ -41,8 +41,10 @@ class Presence:
         tasks: TaskGroup,
         on_refused: Callable[[BrokerImage], None],
         on_doubted: Callable[[frozenset[BrokerId]], None],
+        listener: str | None = None,
     ) -> None:
         self._broker_id = broker_id
+        self._listener = listener
         self._tasks = tasks
         self._on_refused = on_refused
         self._doubts = Doubts(on_doubted)
@@ -64,7 +66,7 @@ class Presence:
         while self._watched.get(broker.broker_id) is broker:
             began = loop.time()
             kept = Kept(partial(self._on_connected, broker), partial(self._on_ended, broker))
-            refuses = await is_refused(broker, kept)
+            refuses = await is_refused(broker, self._listener, kept)
             if refuses and self._watched.get(broker.broker_id) is broker:
                 self._doubts.begin(broker.broker_id)
                 self._on_refused(broker)
@@ -131,12 +133,14 @@ class Kept(asyncio.Protocol):
             self.ended.set_result(None)
 
 
-async def is_refused(broker: BrokerImage, kept: Kept | None = None) -> bool | None:
+async def is_refused(
+    broker: BrokerImage, listener: str | None, kept: Kept | None = None
+) -> bool | None:
     """Dials, and keeps the connection until it ends, if it is to be kept. Gives whether it was refused; None
     where nobody answered."""
     loop = asyncio.get_running_loop()
     try:
-        endpoint = endpoint_of(broker)
+        endpoint = endpoint_of(broker, listener)
     except PeerError:
         await asyncio.sleep(CONNECT_SECONDS)
         return None

@@ -34,7 +34,11 @@ class Refusals:
         self._broker = broker
         self._membership = membership
         self._presence = Presence(
-            membership.broker_id, broker.tasks, self._on_refused, broker.fragments.on_doubted
+            membership.broker_id,
+            broker.tasks,
+            self._on_refused,
+            broker.fragments.on_doubted,
+            broker.config.inter_broker_listener_name,
         )
 
     def start(self) -> None:
@@ -94,7 +98,7 @@ class Refusals:
             self._broker.tasks.spawn(self._try(term, registered), f"probe broker {broker_id}")
 
     async def _try(self, term: ControllerTerm, broker: BrokerImage) -> None:
-        outcome = await is_refused(broker)
+        outcome = await is_refused(broker, self._broker.config.inter_broker_listener_name)
         if self._membership.term is not term:
             return
         if outcome is True:

@@ -119,6 +119,10 @@ def test_listeners_of_a_kraft_controller_are_passed_over() -> None:
         ({"advertised.listeners": "OTHER://a:1"}, "no security protocol"),
         ({"advertised.listeners": "SSL://a:1"}, "not among the listeners"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "nobody can connect"),
+        (
+            {"inter.broker.listener.name": "INSIDE"},
+            "INSIDE is not among those advertised: PLAINTEXT",
+        ),
         ({"controller.listener.names": "PLAINTEXT"}, "all of them are for controllers"),
         ({"listeners": ""}, "must not be empty"),
         ({"num.partitions": "0"}, "at least 1"),

@@ -13,6 +13,7 @@ from broker.config.broker_keys import (
 from broker.config.definition import render
 from broker.config.topic_keys import TOPIC_KEYS
 from tests.broker.config import golden
+from tests.support.requests import NOT_KAFKAS
 
 
 def test_no_setting_is_in_two_tables() -> None:
@@ -41,8 +42,8 @@ def test_only_our_own_prefix_and_what_kafka_once_had_are_unknown_to_it() -> None
         for name, key in BROKER_KEYS.items()
         if name not in stage["broker"] and not key.is_internal
     ]
-    allowed = ("odradek.", "zookeeper.", "replica.alter.log.dirs.io.max.bytes.per.second")
-    assert all(name.startswith(allowed) for name in ours)
+    internal = "replica.alter.log.dirs.io.max.bytes.per.second"
+    assert all(name.startswith(NOT_KAFKAS) or name == internal for name in ours)
 
 
 def test_defaults_of_topics_come_from_broker_settings_that_exist() -> None:

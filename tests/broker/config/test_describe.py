@@ -14,6 +14,7 @@ from broker.config.describe import (
     describe_topic,
 )
 from tests.broker.config import golden
+from tests.support.requests import NOT_KAFKAS
 
 BROKER = resolve_broker_config({})
 
@@ -31,7 +32,7 @@ def as_golden(entries: list[ConfigEntry]) -> dict[str, Any]:
             "synonyms": [[name, value, source] for name, value, source in entry.synonyms],
         }
         for entry in entries
-        if not entry.name.startswith(("odradek.", "zookeeper."))
+        if not entry.name.startswith(NOT_KAFKAS)
     }
 
 
@@ -86,7 +87,7 @@ def test_created_topic_is_told_as_by_kafka(
             "sensitive": entry.is_sensitive,
         }
         for entry in describe_created_topic(overrides, broker)
-        if not entry.name.startswith(("odradek.", "zookeeper."))
+        if not entry.name.startswith(NOT_KAFKAS)
     }
     expected = golden.load("described")["created"][topic]
     # Kafka's controller leaves its own first setting of it out here.

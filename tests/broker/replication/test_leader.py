@@ -165,6 +165,34 @@ def test_one_that_does_not_catch_up_for_the_lag_time_is_proposed_out() -> None:
     assert machine.high_watermark == 11
 
 
+def test_one_that_lags_by_more_records_than_it_may_is_proposed_out_until_it_has_caught_up() -> None:
+    log = log_of(10)
+    machine = leader(log, 1, 2, 3, rules=ReplicationRules(lag_max_ms=1000, lag_max_records=2))
+    assert machine.propose(EPOCHS, 0) is None  # nobody has fetched yet
+    for replica in (TWO, THREE):
+        machine.on_fetch(fetch(replica, 10, 3), EPOCHS, 0)
+    for _ in range(2):
+        log.append(LEADER_EPOCH)
+    assert machine.propose(EPOCHS, 0) is None
+    log.append(LEADER_EPOCH)
+    machine.on_fetch(fetch(THREE, 13), EPOCHS, 0)
+    proposal = machine.propose(EPOCHS, 0)
+    assert proposal is not None
+    assert proposal.isr == {ONE, THREE}
+    machine.on_proposal_accepted(state(1, 3, partition_epoch=21), 0)
+    assert machine.high_watermark == 13
+    # At the high watermark, but too many records behind what the leader has.
+    for _ in range(3):
+        log.append(LEADER_EPOCH)
+    machine.on_fetch(fetch(THREE, 16), EPOCHS, 0)
+    machine.on_fetch(fetch(TWO, 13), EPOCHS, 0)
+    assert machine.propose(EPOCHS, 0) is None
+    machine.on_fetch(fetch(TWO, 16), EPOCHS, 0)
+    proposal = machine.propose(EPOCHS, 0)
+    assert proposal is not None
+    assert proposal.isr == {ONE, TWO, THREE}
+
+
 def test_one_that_is_always_a_batch_behind_a_busy_leader_is_in_sync() -> None:
     log = log_of(10)
     machine = leader(log, 1, 2)
