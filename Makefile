@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: install bytecode compile wheel binary release run check fix test-install test test-compiled sim conformance bench docs clean
+.PHONY: install bytecode compile wheel binary release run check fix test-install test test-compiled sim chaos conformance bench docs clean
 
 install: $(STAMP)
 
@@ -90,8 +90,12 @@ test-compiled: $(DEV_STAMP) compile
 sim: $(DEV_STAMP)
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(STORY),--story $(STORY)) $(if $(FAULT),--fault "$(FAULT)")
 
+# Mixed faults on three real brokers under load, and whether anything was lost: SECONDS=1800, SEED=1.
+chaos: $(DEV_STAMP)
+	$(BIN)/python -m tests.chaos $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
+
 conformance: $(DEV_STAMP)
-	$(BIN)/pytest -rs $(SIDE_BY_SIDE) tests/conformance tests/web tests/dashboard tests/appliance tests/spark $(PYTEST_ARGS)
+	$(BIN)/pytest -rs $(SIDE_BY_SIDE) tests/conformance tests/chaos tests/web tests/dashboard tests/appliance tests/spark $(PYTEST_ARGS)
 
 bench: $(DEV_STAMP) bytecode
 	$(BIN)/python -m tests.bench

@@ -42,6 +42,8 @@ class OdradekBroker:
         self.logs = self.data / "logs"  # the log directory proper, laid out as Kafka's
         self.output = directory / "output.txt"
         self.properties = dict(properties or {})
+        self.host = "127.0.0.1"
+        self.prefix: tuple[str, ...] = ()  # of the command: what it is to run in
         self.port = 0
         #: Whose code runs.
         self.repository = REPOSITORY
@@ -49,11 +51,11 @@ class OdradekBroker:
 
     @property
     def address(self) -> tuple[str, int]:
-        return ("127.0.0.1", self.port)
+        return (self.host, self.port)
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -72,7 +74,7 @@ class OdradekBroker:
         self.directory.mkdir(parents=True, exist_ok=True)
         if not self.port:
             self.port = judge.free_port()
-        command = [sys.executable, "-m", *self.program, "--data", str(self.data)]
+        command = [*self.prefix, sys.executable, "-m", *self.program, "--data", str(self.data)]
         if "listeners" not in self.properties:
             command += ["--listen", self.bootstrap]
         for key, value in self.properties.items():

@@ -50,6 +50,7 @@ class ZooKeeper:
         self.directory = directory
         self.output = directory / "zookeeper.txt"
         self.settings = dict(settings or {})
+        self.host = "127.0.0.1"
         self.port = 0
         self.process: subprocess.Popen[bytes] | None = None
         self._libs = require_jars()
@@ -57,7 +58,7 @@ class ZooKeeper:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     def __enter__(self) -> Self:
         return self.start()
@@ -73,7 +74,7 @@ class ZooKeeper:
         settings = {
             "dataDir": str(self.directory / "data"),
             "clientPort": str(self.port),
-            "clientPortAddress": "127.0.0.1",
+            "clientPortAddress": self.host,
             "tickTime": str(TICK_MS),
             "maxSessionTimeout": "60000",
             "maxClientCnxns": "0",
@@ -99,7 +100,7 @@ class ZooKeeper:
     def _answers(self) -> bool:
         with (
             contextlib.suppress(OSError),
-            socket.create_connection(("127.0.0.1", self.port), 5) as connection,
+            socket.create_connection((self.host, self.port), 5) as connection,
         ):
             connection.sendall(b"srvr")
             return b"Mode: standalone" in connection.makefile("rb").read()
