@@ -3,6 +3,8 @@ package main
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -19,6 +21,8 @@ func main() {
 		fetch(o)
 	case "member":
 		member(o)
+	case "load":
+		load(o)
 	default:
 		lines.Fail("what is %s?", o.Command)
 	}
@@ -26,7 +30,7 @@ func main() {
 
 func connect(o lines.Options, more ...kgo.Opt) *kgo.Client {
 	options := []kgo.Opt{
-		kgo.SeedBrokers(o.Bootstrap),
+		kgo.SeedBrokers(strings.Split(o.Bootstrap, ",")...),
 		kgo.MetadataMinAge(100 * time.Millisecond),
 		kgo.MetadataMaxAge(time.Second),
 	}
@@ -80,6 +84,24 @@ func produce(o lines.Options) {
 	for _, record := range records {
 		lines.Print(lines.Record{Topic: record.Topic, Partition: record.Partition, Offset: record.Offset})
 	}
+}
+
+// load produces numbers with the client's own settings until it is stopped, and prints each record that was acknowledged.
+func load(o lines.Options) {
+	client := connect(o)
+	ctx, cancel := lines.UntilStopped()
+	defer cancel()
+	ticks := time.NewTicker(5 * time.Millisecond)
+	defer ticks.Stop()
+	for number := 0; ctx.Err() == nil; number++ {
+		value := []byte("franz-go." + strconv.Itoa(number))
+		client.Produce(context.Background(), &kgo.Record{Topic: o.Topic, Value: value}, func(record *kgo.Record, err error) {
+			lines.Must(err)
+			show("acknowledged", record)
+		})
+		<-ticks.C
+	}
+	lines.Must(client.Flush(context.Background()))
 }
 
 func show(event string, record *kgo.Record) {

@@ -17,7 +17,7 @@ import (
 
 // Options are the flags that every program takes; each uses those that it can.
 type Options struct {
-	Command    string // produce, fetch or member
+	Command    string // produce, fetch, member or load
 	Bootstrap  string
 	Topic      string
 	Partition  int
