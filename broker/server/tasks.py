@@ -68,6 +68,19 @@ class Turn:
         self._ends_ns = time.perf_counter_ns() + TURN_NS
 
 
+async def until(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Does the work, or as much of it as comes before the event. Raises what the work raises."""
+    doing = asyncio.ensure_future(work)
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait((doing, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            doing.result()
+    finally:
+        doing.cancel()
+        waiting.cancel()
+
+
 async def called_back(ask: Callable[..., None], *arguments: Any) -> Any:
     """Await a function that takes its callback as the last argument."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

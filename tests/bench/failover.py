@@ -187,8 +187,14 @@ def wait_for_isr(admin: AdminClient, topic: str, size: int) -> None:
 class Load:
     """Writes to one partition until it is left, and knows when each record was acknowledged."""
 
-    def __init__(self, bootstrap: str, topic: str, partition: int) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap, **PRODUCER})
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partition: int,
+        settings: Mapping[str, object] = PRODUCER,
+    ) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap, **settings})
         self._topic, self._partition = topic, partition
         self._stopping = threading.Event()
         self._at: list[float] = []

@@ -118,6 +118,13 @@ class Network:
         rule = f"add rule ip chaos out ip daddr {towards} meta l4proto tcp {verdict}"
         run(*self.prefix(number), "nft", rule)
 
+    def unplug(self, number: int) -> None:
+        """Its machine is as good as gone: nothing comes or goes, and nobody is told."""
+        run("ip", "link", "set", f"broker{number}", "down")
+
+    def plug_in(self, number: int) -> None:
+        run("ip", "link", "set", f"broker{number}", "up")
+
     def heal(self) -> None:
         for number in self._numbers:
             run(*self.prefix(number), "nft", "flush chain ip chaos out")

@@ -47,7 +47,7 @@ from broker.server.cluster.transactions import ClusterTransactions
 from broker.server.cluster.unclean_elections import UncleanElections
 from broker.server.data_directory import claim_for_zookeeper
 from broker.server.start_error import StartError, StartInterrupted
-from broker.server.tasks import called_back
+from broker.server.tasks import called_back, until
 
 if TYPE_CHECKING:
     from broker.protocol.request import RequestHeader
@@ -96,7 +96,6 @@ class Membership:
         self._idle_controller = self._new_controller(lambda old, new: None, lambda why: None)
         self._idle_controller.stop("This broker is not the controller.")
         self._controller_changed = asyncio.Event()
-        self._peer: Peer | None = None
         self._is_stopped = False
         self._registration: Registration | None = None
         self._candidacy: Candidacy | None = None
@@ -249,8 +248,6 @@ class Membership:
             "the controller is %s", "nobody" if controller_id == NO_BROKER else controller_id
         )
         self._controller_changed.set()
-        if self._peer is not None:
-            self._peer.close()  # it waits for an image that does not count any more
         self.replication.on_controller()
 
     def _new_term(self, on_stopped: Callable[[str], None]) -> ControllerTerm:
@@ -335,7 +332,8 @@ class Membership:
                 await self._controller_changed.wait()
                 continue
             try:
-                await self._pull_from(controller_id)
+                # Not to its end: a machine that is gone is dialled for seconds.
+                await until(self._controller_changed, self._pull_from(controller_id))
             except PeerRefusedError as error:
                 if self._candidacy.controller_id == controller_id:
                     logger.warning("the controller %d is gone: %s", controller_id, error)
@@ -346,18 +344,14 @@ class Membership:
                 await asyncio.sleep(BACK_OFF_SECONDS)
 
     async def _pull_from(self, controller_id: BrokerId) -> None:
-        assert self._candidacy is not None
-        peer = self._peer = await self.connect(controller_id)
-        try:
-            while self._candidacy.controller_id == controller_id:
+        peer = await self.connect(controller_id)
+        with closing(peer):
+            while True:
                 known = self._images.known
                 body = {"epoch": known.controller_epoch, "version": known.version}
                 data = await peer.ask(PrivateKey.PULL_IMAGE, body)
                 if data:
                     self._take(decode_update(data))
-        finally:
-            self._peer = None
-            peer.close()
 
     def wall_ms(self) -> int:
         return self._broker.clock.wall_ms()

@@ -10,7 +10,7 @@ import pytest
 
 from broker.server import tasks
 from broker.server.background import Threads
-from broker.server.tasks import TaskGroup, Turn, called_back
+from broker.server.tasks import TaskGroup, Turn, called_back, until
 from tests.broker.server.running import on_loop
 
 
@@ -177,3 +177,36 @@ async def test_a_call_that_was_given_up_is_still_waited_for() -> None:
     await idle
     assert has_ended.is_set()
     threads.close()
+
+
+@on_loop
+async def test_work_ends_with_the_event_or_by_itself() -> None:
+    event = asyncio.Event()
+    ended: list[str] = []
+
+    async def work(how: str) -> None:
+        try:
+            if how == "fails":
+                raise RuntimeError("a fault")
+            if how == "hangs":
+                await asyncio.Event().wait()
+        finally:
+            ended.append(how)
+
+    await until(event, work("succeeds"))
+    with pytest.raises(RuntimeError, match="a fault"):
+        await until(event, work("fails"))
+    for end in (event.set, None):
+        task = asyncio.ensure_future(until(event, work("hangs")))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        if end is None:
+            task.cancel()
+        else:
+            assert not task.done()
+            end()
+        await asyncio.wait((task,))
+        await asyncio.sleep(0)
+        assert task.cancelled() == (end is None)
+        event.clear()
+    assert ended == ["succeeds", "fails", "hangs", "hangs"]
