@@ -163,6 +163,11 @@ class ZooKeeperStore:
         return self._state
 
     @property
+    def connection(self) -> int:
+        """Another number after each loss of a connection: what was read before may have failed by that alone."""
+        return self._connection
+
+    @property
     def session_id(self) -> int:
         return self._session_id
 

@@ -12,19 +12,24 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from tests.chaos import network, planted
 from tests.chaos.run import SESSION_SECONDS, Scene, play, scene
 
+#: Set in the process that has the clients in it.
+MARK = "ODRADEK_CHAOS_RUN"
 #: How long a fault lasts; the last is long enough for a session to end.
 LASTING = (0.2, 1.0, 2 * SESSION_SECONDS)
+#: For a run that is broken off to stop its brokers.
+END_SECONDS = 120
 #: Of `--each`: what nobody notices in a moment.
 LONG = ("freeze", "slow disk", "cut one way", "cut both ways", "cut from ZooKeeper", "cut off")
 
@@ -50,6 +55,8 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     options = parse()
+    if MARK not in os.environ:
+        return watch()
     # Killed by a terminal's or a caller's wish, brokers end with us.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     faulthandler.register(signal.SIGUSR1)
@@ -75,6 +82,33 @@ def main() -> int:
     sys.stdout.flush()
     # A client that hangs in its library would keep the process: its threads are not waited for.
     os._exit(1 if failures else 0)
+
+
+def watch() -> int:
+    """The same once more, in a process of its own: a client library that aborts takes it along, and brokers
+    would be left behind."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.chaos", *sys.argv[1:]],
+        env={**os.environ, MARK: "1"},
+        start_new_session=True,
+    )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        status = process.wait()
+    except KeyboardInterrupt:
+        process.terminate()
+        status = 1
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(END_SECONDS)
+    finally:
+        with suppress(ProcessLookupError):  # as it should be: all of them have ended
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    if status < 0:
+        print(
+            f"not judged: the clients' process died of {signal.Signals(-status).name}", flush=True
+        )
+    return 1 if status else 0
 
 
 def run(options: argparse.Namespace, directory: Path, *, is_cut: bool) -> list[str]:

@@ -11,9 +11,9 @@ import time
 from typing import Any, Final, Self
 
 import aiokafka
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.chaos import group
 from tests.chaos.checker import Checker, Place, record_value
 from tests.chaos.clients import FATAL, assigned, connecting, ends_of, read
 from tests.chaos.workers import Workers
@@ -23,6 +23,8 @@ GROUP: Final = "chaos"
 #: Faults may take long, and a record that was given up would only make the load stop.
 DELIVERY_MS: Final = 300_000
 SESSION_MS: Final = 6_000
+#: Between two records of each partition: half an hour's have to fit into memory.
+PAUSE_SECONDS: Final = 0.02
 #: To write what is queued, and to leave, when everybody is there again.
 FLUSH_SECONDS: Final = 120
 LEAVE_SECONDS: Final = 60
@@ -102,7 +104,7 @@ class Load:
                         self._topic, value, partition=partition, on_delivery=self._on_delivery
                     )
                     numbers[partition] += 1
-            producer.poll(0.005)
+            producer.poll(PAUSE_SECONDS)
         if producer.flush(FLUSH_SECONDS):
             self.failed.append(f"{name} could not write all of it")
 
@@ -182,19 +184,12 @@ class Load:
                 await asyncio.wait_for(consumer.stop(), 30)
 
     def _look_at_group(self) -> None:
-        admin = AdminClient(connecting(self._bootstrap))
+        addresses = group.addresses(self._bootstrap)
         while self._is_reading:
-            with contextlib.suppress(KafkaException):
-                described = admin.describe_consumer_groups([GROUP], request_timeout=5)
-                group = described[GROUP].result(10)
-                self.checker.on_assignment(
-                    {
-                        member.member_id: [
-                            each.partition for each in member.assignment.topic_partitions
-                        ]
-                        for member in group.members
-                    }
-                )
+            for address in addresses:
+                owned = group.look(address, GROUP)
+                if owned is not None:
+                    self.checker.on_assignment(owned)
             time.sleep(0.2)
 
     def _read_everything(self, logs: dict[int, list[tuple[int, str]]]) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.chaos import copying
+from tests.chaos import copying, group
 from tests.chaos.checker import Checker, Place, record_value
+from tests.support import groups
 
 Logs = dict[int, list[tuple[int, str]]]
 
@@ -107,6 +108,12 @@ def test_what_is_planted_is_found(plant: Callable[[Checker, Logs], None], number
     checker, logs = good_run()
     plant(checker, logs)
     assert any(failure.startswith(number) for failure in checker.finish(logs, is_all_known=True))
+
+
+def test_an_assignment_is_read_as_consumers_write_it() -> None:
+    told = groups.assignment({"chaos": [2, 0], "another": [7]})
+    assert sorted(group.partitions(told)) == [0, 2, 7]
+    assert group.partitions(b"") == []
 
 
 def test_a_good_copy_has_no_failure() -> None:

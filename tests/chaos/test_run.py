@@ -5,8 +5,6 @@ The harness runs in a process of its own: it enters a network namespace, and cli
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -15,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import network
-from tests.support import zookeeper
+from tests.support import processes, zookeeper
 from tests.support.odradek import REPOSITORY
 
 pytestmark = [pytest.mark.conformance, pytest.mark.slow]
@@ -34,14 +32,11 @@ def run(directory: Path, *options: str) -> tuple[int, str]:
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
-            start_new_session=True,
         )
     try:
         status = process.wait(LIMIT_SECONDS)
     finally:
-        with contextlib.suppress(ProcessLookupError):  # as it should be: all of them have ended
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        processes.end(process, signal.SIGTERM, 60)
     return status, output.read_text()
 
 

@@ -36,7 +36,7 @@ from broker.model.features import SUPPORTED, why_unsupported
 from broker.model.ids import NO_BROKER, BrokerId
 from broker.server.cluster.forwarding import forward, is_forwarded
 from broker.server.cluster.isr_wire import AskedIsr
-from broker.server.cluster.joining import Agreed, agree
+from broker.server.cluster.joining import Agreed, agree, read_connected
 from broker.server.cluster.peer import Peer, PeerError, PeerRefusedError, endpoint_of
 from broker.server.cluster.preferred_leaders import PreferredLeaders
 from broker.server.cluster.private_apis import PrivateApis
@@ -113,18 +113,25 @@ class Membership:
             await self._broker.threads.call(self.store.open)
         except CannotConnectError as error:
             raise StartError(f"{error}; is zookeeper.connect right?") from error
-        while self.store.session_state is not SessionState.CONNECTED:
-            await asyncio.sleep(0.001)  # posted already
-        agreed = await agree(self.store, log_dirs)
+        agreed, image = await read_connected(
+            self.store,
+            partial(self._read_cluster, log_dirs),
+            self._broker.clock,
+            self._address.connection_timeout_ms,
+        )
         self._cluster_id, self.secret = agreed.identity.cluster_id, agreed.secret
-        image = await called_back(read_image, self.store)
-        if isinstance(image, str):
-            raise StartError(image)
         unsupported = why_unsupported(image.features)
         if unsupported is not None:
             raise StartError(f"this version cannot join: {unsupported}")
         self.image = image
         return agreed
+
+    async def _read_cluster(self, log_dirs: Sequence[str]) -> tuple[Agreed, ClusterImage]:
+        agreed = await agree(self.store, log_dirs)
+        image = await called_back(read_image, self.store)
+        if isinstance(image, str):
+            raise StartError(image)
+        return agreed, image
 
     def start(self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_id: str) -> None:
         """Others can reach us from here on."""
