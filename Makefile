@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: install bytecode compile wheel binary release run check fix test-install test test-compiled sim chaos conformance bench docs clean
+.PHONY: install bytecode compile wheel binary binary-with-spark release run check fix test-install test test-compiled sim chaos conformance bench docs clean
 
 install: $(STAMP)
 
@@ -47,10 +47,15 @@ wheel: bytecode
 binary: $(DEV_STAMP) wheel
 	$(BIN)/python packaging/binary/build.py --wheel "$$(ls -t dist/odradek-*.whl | head -1)" --output dist/odradek
 
-# What a release hands out, anew: wheel, executable, checksums, and what is in it (SBOM).
+# dist/odradek-with-spark: the same with Spark for reports, which is downloaded once, into .cache/spark (460 MB).
+binary-with-spark: binary
+	$(BIN)/odradek spark prepare --data .cache
+	$(BIN)/python packaging/binary/with_spark.py dist/odradek --spark .cache/spark --output dist/odradek-with-spark
+
+# What a release hands out, anew: wheel, executables, checksums, and what is in it (SBOM).
 release:
 	rm -rf dist
-	$(MAKE) binary
+	$(MAKE) binary-with-spark
 	$(BIN)/python packaging/release.py dist
 
 run: bytecode

@@ -34,6 +34,8 @@ NOT_SETTINGS = frozenset(
         "PARENT_FD",
         "CONFIG",
         "CACHE",
+        "EXECUTABLE",
+        "CARRIED_SPARK",
         "REQUIRE_JUDGES",
         "PART",
         "SCREENSHOTS",

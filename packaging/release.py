@@ -5,6 +5,7 @@
 `SHA256SUMS` is for `sha256sum -c`. `odradek-VERSION.cdx.json` is CycloneDX 1.5, made from the lock file: what pip
 installs, no more and no less, with the digests that pip compares. What the single executable carries beside that
 (the interpreter, libraries of the machine that it was built on) is told by that machine: `components_of_interpreter`.
+Spark and its connector, of a lock file of their own, are optional: one of the executables carries them.
 """
 
 from __future__ import annotations
@@ -15,12 +16,19 @@ import re
 import sqlite3
 import ssl
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 CLONE: Final = Path(__file__).resolve().parents[1]
-ARTIFACTS: Final = ("odradek", "odradek-*.whl", "odradek-*.cdx.json")
+ARTIFACTS: Final = (
+    "odradek",
+    "odradek-with-spark",
+    "odradek-*.whl",
+    "odradek-*.cdx.json",
+)
 _REQUIREMENT: Final = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)")
+_VERSION: Final = re.compile(r"-(\d[\w.]*?)(?:-|\.tar)")
 _HASH: Final = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
@@ -44,17 +52,33 @@ def components_of_interpreter() -> list[dict[str, Any]]:
     ]
 
 
-def _component(name: str, version: str, kind: str) -> dict[str, Any]:
-    purl = f"pkg:{kind}/{name}@{version}"
+def components_of_spark(lock: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A jar's path is that of Maven: group, name, version, file."""
+    for each in lock["python"]:
+        (version,) = _VERSION.findall(each["file"])
+        yield _hashed(_component(each["project"], version, "pypi"), [each["sha256"]])
+    for each in lock["jars"]:
+        *group, name, version, _ = each["path"].split("/")
+        component = _component(name, version, "maven", ".".join(group))
+        yield _hashed(component, [each["sha256"]])
+
+
+def _hashed(component: dict[str, Any], digests: list[str]) -> dict[str, Any]:
+    component["hashes"] = [{"alg": "SHA-256", "content": each} for each in digests]
+    return component
+
+
+def _component(name: str, version: str, kind: str, group: str = "") -> dict[str, Any]:
+    purl = f"pkg:{kind}/{group + '/' if group else ''}{name}@{version}"
     return {"type": "library", "name": name, "version": version, "purl": purl, "bom-ref": purl}
 
 
-def bill_of_materials(version: str, lock: str) -> dict[str, Any]:
-    components = []
-    for name, of_version, digests in locked(lock):
-        component = _component(name, of_version, "pypi")
-        component["hashes"] = [{"alg": "SHA-256", "content": each} for each in digests]
-        components.append(component)
+def bill_of_materials(version: str, lock: str, spark_lock: dict[str, Any]) -> dict[str, Any]:
+    components = [
+        _hashed(_component(name, of_version, "pypi"), digests)
+        for name, of_version, digests in locked(lock)
+    ]
+    optional = [{**each, "scope": "optional"} for each in components_of_spark(spark_lock)]
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -67,7 +91,7 @@ def bill_of_materials(version: str, lock: str) -> dict[str, Any]:
                 "bom-ref": f"pkg:pypi/odradek@{version}",
             }
         },
-        "components": [*components, *components_of_interpreter()],
+        "components": [*components, *components_of_interpreter(), *optional],
     }
 
 
@@ -88,8 +112,9 @@ def main() -> None:
     from broker import VERSION
 
     lock = "".join((CLONE / f"requirements{each}.lock").read_text() for each in ("", "-cluster"))
+    spark_lock = json.loads((CLONE / "dashboard" / "spark" / "lock.json").read_text())
     bill = directory / f"odradek-{VERSION}.cdx.json"
-    bill.write_text(json.dumps(bill_of_materials(VERSION, lock), indent=1) + "\n")
+    bill.write_text(json.dumps(bill_of_materials(VERSION, lock, spark_lock), indent=1) + "\n")
     (directory / "SHA256SUMS").write_text(checksums(directory))
     sys.stdout.write((directory / "SHA256SUMS").read_text())
 

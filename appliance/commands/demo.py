@@ -171,7 +171,7 @@ def _prepare(session: Session, data: Path) -> bool:
         session.note(f"left out: the two reports, which need Java 17 or newer ({problem}). {HINT}")
         return False
     home = home_of(data.absolute(), spark_home())
-    if not home.is_prepared:
+    if not home.is_prepared and not home.is_carried:
         session.note("Spark is downloaded once: 460 MB")
     try:
         prepare(home, None, Progress(session).show)

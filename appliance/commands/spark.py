@@ -69,10 +69,16 @@ def env(data: Path) -> int:
     from shlex import quote
 
     from dashboard.spark.home import home_of
+    from dashboard.spark.prepare import PrepareError
+    from dashboard.spark.prepare import prepare as fill
 
     home = home_of(data.absolute(), spark_home())
     if (missing := home.missing()) is not None:
         raise CommandError(missing.what, hint=missing.hint, code="NOT_PREPARED")
+    try:
+        fill(home, None, lambda *_: None)
+    except PrepareError as error:
+        raise CommandError(str(error), code="NOT_PREPARED") from None
     own = home.environment({})
     values = {
         "PYTHONPATH": own["PYTHONPATH"],

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,8 +22,9 @@ from dashboard.jobs import REPORT, Incomplete, JobContext
 from dashboard.models import JobRun, Report
 from dashboard.offset_range import Anchor, Bound, OffsetRange, parse_offset_range
 from dashboard.samples import samples
-from dashboard.spark import catalog, failures, results
+from dashboard.spark import carried, catalog, failures, results
 from dashboard.spark.client_properties import java_properties
+from dashboard.spark.home import SparkHome
 from dashboard.spark.process import ReportProcess
 from dashboard.spark.ranges import (
     RangeError,
@@ -58,15 +61,37 @@ def run(context: JobContext) -> dict[str, Any]:
     if kind is None:
         raise ReportFailed(f"the report uses {report.kind!r}, which is not here any more")
     room.check()
-    missing = results.home().missing()
-    if missing is not None:
+    home = results.home()
+    if (missing := home.missing()) is not None:
         raise ReportFailed(str(missing))
+    with _unpacked(context, home):
+        return _run(context, report, kind, home)
+
+
+@contextmanager
+def _unpacked(context: JobContext, home: SparkHome) -> Iterator[None]:
+    """What the single executable carries is unpacked at the first report, and stays while one runs."""
+    if not home.is_carried:
+        yield
+        return
+
+    def wait() -> None:
+        context.progress(0, None, "Spark is unpacked, once")
+
+    try:
+        with carried.held(home.directory, wait):
+            yield
+    except carried.NotUnpacked as error:
+        raise ReportFailed(f"Spark is not there: {error}") from None
+
+
+def _run(context: JobContext, report: Report, kind: Kind, home: SparkHome) -> dict[str, Any]:
     unfinished = JobRun.objects.filter(job=REPORT, state__in=JobRun.UNFINISHED)
     results.prune(report.name, report.keep_runs, set(unfinished.values_list("pk", flat=True)))
     holder = f"{leases.this_process()}:{context.run_id}"[-128:]
     _wait_for_turn(context, holder)
     try:
-        return _compute(context, report, kind, holder)
+        return _compute(context, report, kind, home, holder)
     finally:
         leases.release(LEASE, holder)
 
@@ -78,14 +103,16 @@ def _wait_for_turn(context: JobContext, holder: str) -> None:
         time.sleep(READ_S)
 
 
-def _compute(context: JobContext, report: Report, kind: Kind, holder: str) -> dict[str, Any]:
+def _compute(
+    context: JobContext, report: Report, kind: Kind, home: SparkHome, holder: str
+) -> dict[str, Any]:
     started_ms = SystemClock().monotonic_ms()
     _check_result_topic(report.result_topic)
     ranges, compacted = _decide(context, report, kind)
     making = results.begin(report.name, context.run_id)
     try:
-        job = _job(report, kind, ranges, making, context.run_id)
-        process = ReportProcess(results.home(), job, context.log)
+        job = _job(report, kind, ranges, making, home, context.run_id)
+        process = ReportProcess(home, job, context.log)
         try:
             said = _follow(context, process, report.timeout_s, holder)
         finally:
@@ -147,9 +174,13 @@ def _decide(
 
 
 def _job(
-    report: Report, kind: Kind, ranges: list[PartitionRange], making: Path, run_id: int
+    report: Report,
+    kind: Kind,
+    ranges: list[PartitionRange],
+    making: Path,
+    home: SparkHome,
+    run_id: int,
 ) -> Job:
-    home = results.home()
     samples_file = ""
     if kind.input == "samples":
         samples_file = str(making / "samples.jsonl")

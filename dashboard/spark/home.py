@@ -2,6 +2,7 @@
 
 ``odradek spark prepare`` fills ``data/spark`` (or the setting ``spark_home``): ``lib`` with PySpark,
 which carries Spark itself, and ``jars`` with its Kafka connector; ``prepared.json`` is written last.
+A single executable may carry the same along (``carried``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from dashboard.spark import carried
 from dashboard.spark.java import HINT, find_java
 
 DIRECTORY: Final = "spark"
@@ -44,6 +46,8 @@ class Missing:
 @dataclass(frozen=True, slots=True)
 class SparkHome:
     directory: Path
+    is_carried: bool = False
+    """Whether the single executable has it, perhaps not unpacked yet."""
 
     @property
     def lib(self) -> Path:
@@ -66,7 +70,7 @@ class SparkHome:
         java = find_java()
         if java.problem:
             return Missing(f"Spark reports need Java 17 or newer: {java.problem}", HINT)
-        if not self.is_prepared:
+        if not self.is_prepared and not self.is_carried:
             return Missing(
                 f"Spark {lock()['spark']} is not prepared",
                 "`odradek spark prepare` downloads it (460 MB) into the data directory.",
@@ -95,4 +99,8 @@ class SparkHome:
 
 
 def home_of(data_directory: Path, chosen: Path | None) -> SparkHome:
-    return SparkHome((chosen or data_directory / DIRECTORY).absolute())
+    """The one that was chosen, else what was prepared in the data directory, else what the executable carries."""
+    home = SparkHome((chosen or data_directory / DIRECTORY).absolute())
+    if chosen is None and (place := carried.directory()) is not None and not home.is_prepared:
+        return SparkHome(place, is_carried=True)
+    return home

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urljoin
 
+from dashboard.spark import carried
 from dashboard.spark.home import PREPARED, SparkHome, lock
 
 MAVEN_VARIABLE: Final = "ODRADEK_MAVEN"
@@ -81,6 +82,9 @@ def prepare(home: SparkHome, source: Path | None, progress: Progress) -> None:
     """Fill ``home``, from the network or from a directory of files. Raises PrepareError."""
     if home.is_prepared:
         return
+    if home.is_carried:
+        _unpack_carried(home, progress)
+        return
     downloads = home.directory / "downloads"
     try:
         downloads.mkdir(parents=True, exist_ok=True)
@@ -99,6 +103,15 @@ def prepare(home: SparkHome, source: Path | None, progress: Progress) -> None:
         shutil.rmtree(downloads, ignore_errors=True)
     except OSError as error:
         raise PrepareError(f"{error.filename or home.directory}: {error.strerror}") from None
+
+
+def _unpack_carried(home: SparkHome, progress: Progress) -> None:
+    progress(f"unpacking into {home.directory}", 0, 0)
+    try:
+        with carried.held(home.directory, lambda: None):
+            pass
+    except carried.NotUnpacked as error:
+        raise PrepareError(str(error)) from None
 
 
 def _copy(source: SparkHome, home: SparkHome, progress: Progress) -> None:

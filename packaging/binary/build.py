@@ -10,17 +10,15 @@ and nothing else. Packages come by the lock file's hashes.
 from __future__ import annotations
 
 import argparse
-import hashlib
-import os
 import shutil
 import struct
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-import zstandard
+import archive
+from archive import run
 
 HERE = Path(__file__).resolve().parent
 CLONE = HERE.parents[1]
@@ -28,8 +26,6 @@ sys.path.insert(0, str(HERE.parent))
 
 import trimming  # noqa: E402 - what the container image leaves out too
 
-MAGIC = b"ODRADEK1"
-HASH_LENGTH = 32
 PT_DYNAMIC, DT_RPATH, DT_RUNPATH = 2, 15, 29
 #: PostgreSQL and Redis are spoken to without any more packages.
 LOCKS = ("requirements.lock", "requirements-cluster.lock")
@@ -75,14 +71,6 @@ OF_THE_SYSTEM = (
     "libresolv.",
     "linux-vdso",
 )
-
-
-def run(*command: str | Path) -> str:
-    words = [str(each) for each in command]
-    done = subprocess.run(words, check=False, capture_output=True, text=True)  # noqa: S603
-    if done.returncode:
-        raise SystemExit(f"{' '.join(words)}\n{done.stdout}{done.stderr}")
-    return done.stdout
 
 
 def copy_interpreter(root: Path) -> None:
@@ -194,66 +182,6 @@ def _search_paths(data: bytearray) -> Iterator[int]:
                     yield entry
 
 
-def compile_sources(root: Path) -> None:
-    """Bytecode that is not compared with its sources' times, which an unpacking does not keep."""
-    run(
-        *(
-            sys.executable,
-            "-m",
-            "compileall",
-            "-q",
-            "-j",
-            "0",
-            "--invalidation-mode",
-            "unchecked-hash",
-        ),
-        *("-s", root, "-p", "odradek", root / "lib" / PYTHON),
-    )
-
-
-def entries(root: Path) -> Iterator[bytes]:
-    """The archive, piece by piece, the same for the same tree."""
-    for path in sorted(root.rglob("*")):
-        name = str(path.relative_to(root)).encode()
-        if path.is_symlink():
-            target = os.readlink(path).encode()
-            yield _head(b"l", 0, name, len(target)) + target
-        elif path.is_dir():
-            yield _head(b"d", 0o755, name, 0)
-        else:
-            content = path.read_bytes()
-            mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
-            yield _head(b"f", mode, name, len(content))
-            yield content
-    yield _head(b"e", 0, b"", 0)
-
-
-def _head(kind: bytes, mode: int, name: bytes, size: int) -> bytes:
-    return kind + struct.pack("<IIQ", mode, len(name), size) + name
-
-
-def pack(root: Path, stub: Path, output: Path, level: int) -> None:
-    compressor = zstandard.ZstdCompressor(
-        compression_params=zstandard.ZstdCompressionParameters.from_level(
-            level, write_checksum=True, threads=-1, enable_ldm=True, window_log=26
-        )
-    )
-    aside = output.with_suffix(".new")
-    digest = hashlib.sha256()
-    with aside.open("wb") as file:
-        file.write(stub.read_bytes())
-        offset = file.tell()
-        with compressor.stream_writer(file, closefd=False) as packed:
-            for piece in entries(root):
-                digest.update(piece)
-                packed.write(piece)
-        size = file.tell() - offset
-        name = digest.hexdigest()[:HASH_LENGTH].encode()
-        file.write(struct.pack("<QQ", offset, size) + name + MAGIC)
-    aside.chmod(0o755)
-    aside.replace(output)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--wheel", type=Path, required=True)
@@ -269,14 +197,11 @@ def main() -> None:
     install_packages(root, options.wheel.resolve())
     copy_libraries(root)
     forget_search_paths(root)
-    compile_sources(root)
+    archive.compile_sources(root, root / "lib" / PYTHON)
     stub = work / "stub"
     run("cc", "-O2", "-Wall", "-static", "-s", "-o", stub, HERE / "stub.c", "-lzstd")
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    pack(root, stub, options.output.resolve(), options.level)
-    unpacked = sum(path.lstat().st_size for path in root.rglob("*") if path.is_file())
-    size = options.output.stat().st_size
-    sys.stdout.write(f"{options.output}: {size / 1e6:.1f} MB, unpacked {unpacked / 1e6:.0f} MB\n")
+    archive.write(options.output, stub.read_bytes(), root, options.level)
+    sys.stdout.write(archive.told(options.output, root))
     shutil.rmtree(work)
 
 

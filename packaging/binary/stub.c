@@ -6,6 +6,10 @@
  * A running one holds a shared lock of its directory, which the interpreter inherits; directories of other
  * versions that nobody holds are removed after an unpacking. A start that finds its directory unpacks nothing.
  *
+ * A second archive carries Spark, where there is one. It is unpacked likewise, beside the first, when a report is
+ * about to run: the program is told in its environment where it will lie, and by which file it is unpacked, for
+ * that is called once more, as `FILE --unpack-spark`.
+ *
  * The archive: entries of type (d, f, l, e), mode (octal, 4), length of the name (4, little endian), length of
  * the content (8), name, content. 'l' is a link, its content the target; 'e' the end. Built by build.py.
  */
@@ -26,13 +30,23 @@
 
 #define HASH_LENGTH 32
 #define NAME_MAX_LENGTH 1024
-static const char MAGIC[8] = "ODRADEK1";
+#define NEEDS "it needs 200 MB, and 500 MB more where reports run."
+static const char MAGIC[8] = "ODRADEK2";
 
-struct trailer {
+/* Of size 0 where there is none. */
+struct part {
     uint64_t offset, size;
     char hash[HASH_LENGTH];
+};
+
+struct trailer {
+    struct part spark, own;
     char magic[8];
 };
+
+/* What is being unpacked: it may be half a gigabyte on a disk that is full. */
+static const char *unfinished;
+static void remove_tree(const char *path);
 
 static void die(const char *format, ...)
 {
@@ -41,6 +55,8 @@ static void die(const char *format, ...)
     fputs("odradek: ", stderr);
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
+    if (unfinished)
+        remove_tree(unfinished);
     exit(1);
 }
 
@@ -114,7 +130,7 @@ static uint64_t number(const unsigned char *bytes, int count)
 
 static void no_room(const char *path)
 {
-    die("cannot write %s: %s\n  ODRADEK_CACHE=DIR names another place; it needs 400 MB.", path, strerror(errno));
+    die("cannot write %s: %s\n  ODRADEK_CACHE=DIR names another place; " NEEDS, path, strerror(errno));
 }
 
 static void write_file(struct source *source, const char *path, mode_t mode, uint64_t size)
@@ -139,12 +155,12 @@ static void write_file(struct source *source, const char *path, mode_t mode, uin
         no_room(path);
 }
 
-static void unpack(int program, const struct trailer *trailer, const char *root)
+static void unpack(int program, const struct part *part, const char *root)
 {
-    struct source source = {program, trailer->size, ZSTD_createDCtx(), {0}, malloc(READ_SIZE), 1};
+    struct source source = {program, part->size, ZSTD_createDCtx(), {0}, malloc(READ_SIZE), 1};
     if (!source.context || !source.buffer)
         die("no memory");
-    if (lseek(program, trailer->offset, SEEK_SET) < 0)
+    if (lseek(program, part->offset, SEEK_SET) < 0)
         die("this file cannot be read: %s", strerror(errno));
     for (;;) {
         unsigned char head[17];
@@ -244,7 +260,7 @@ static void find_cache(char *cache)
     }
     snprintf(cache, PATH_MAX, "/var/tmp/odradek-%u", (unsigned)geteuid());
     if (!make_cache(cache))
-        die("there is no place for what this file carries\n  ODRADEK_CACHE=DIR names one; it needs 400 MB.");
+        die("there is no place for what this file carries\n  ODRADEK_CACHE=DIR names one; " NEEDS);
 }
 
 static int open_lock(const char *directory, const char *name, int flags)
@@ -274,14 +290,19 @@ static int hold(const char *root)
     return 1;
 }
 
-static void remove_others(const char *cache, const char *own)
+static int is_of(const struct part *part, const char *name)
+{
+    return part->size && !memcmp(part->hash, name, HASH_LENGTH);
+}
+
+static void remove_others(const char *cache, const struct trailer *trailer)
 {
     DIR *directory = opendir(cache);
     struct dirent *entry;
     while (directory && (entry = readdir(directory))) {
         const char *name = entry->d_name;
         char path[PATH_MAX], gone[PATH_MAX];
-        if (name[0] == '.' || !strcmp(name, own) || strlen(name) != HASH_LENGTH)
+        if (name[0] == '.' || strlen(name) != HASH_LENGTH || is_of(&trailer->own, name) || is_of(&trailer->spark, name))
             continue;
         join(path, cache, name);
         int lock = open_lock(path, ".lock", O_CLOEXEC);
@@ -298,9 +319,12 @@ static void remove_others(const char *cache, const char *own)
         closedir(directory);
 }
 
-static void prepare(int program, const struct trailer *trailer, const char *cache, const char *hash, const char *root)
+/* Unpack what is not there yet, and hold it. */
+static void prepare(int program, const struct trailer *trailer, const struct part *part, const char *cache, const char *root)
 {
     char aside[PATH_MAX];
+    if (hold(root))
+        return;
     int lock = open_lock(cache, ".lock", O_CREAT | O_CLOEXEC);
     if (lock < 0 || flock(lock, LOCK_EX))
         no_room(cache);
@@ -314,7 +338,8 @@ static void prepare(int program, const struct trailer *trailer, const char *cach
         fprintf(stderr, "odradek: unpacking into %s, once\n", cache);
     if (mkdir(aside, 0700))
         no_room(aside);
-    unpack(program, trailer, aside);
+    unfinished = aside;
+    unpack(program, part, aside);
     int own = open_lock(aside, ".lock", O_CREAT | O_CLOEXEC);
     if (own < 0)
         no_room(aside);
@@ -323,29 +348,66 @@ static void prepare(int program, const struct trailer *trailer, const char *cach
     close(own);
     if (rename(aside, root))
         no_room(root);
+    unfinished = NULL;
     if (!hold(root))
         die("%s went away while it was made", root);
-    remove_others(cache, hash);
+    remove_others(cache, trailer);
     close(lock);
+}
+
+static void place(char *root, const char *cache, const struct part *part)
+{
+    char name[HASH_LENGTH + 1];
+    memcpy(name, part->hash, HASH_LENGTH);
+    name[HASH_LENGTH] = 0;
+    join(root, cache, name);
+}
+
+static void tell(const char *name, const char *value)
+{
+    if (setenv(name, value, 1))
+        die("no memory");
+}
+
+/* Where Spark will lie, and by which file it gets there. */
+static void tell_of_spark(const struct trailer *trailer, const char *cache)
+{
+    char root[PATH_MAX], file[PATH_MAX];
+    unsetenv("ODRADEK_CARRIED_SPARK");
+    unsetenv("ODRADEK_EXECUTABLE");
+    ssize_t length = readlink("/proc/self/exe", file, sizeof file - 1);
+    if (!trailer->spark.size || length < 0)
+        return;
+    file[length] = 0;
+    place(root, cache, &trailer->spark);
+    tell("ODRADEK_CARRIED_SPARK", root);
+    tell("ODRADEK_EXECUTABLE", file);
 }
 
 int main(int count, char **arguments)
 {
     struct trailer trailer;
-    char cache[PATH_MAX], root[PATH_MAX], python[PATH_MAX], hash[HASH_LENGTH + 1];
+    char cache[PATH_MAX], root[PATH_MAX], python[PATH_MAX];
     int program = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     if (program < 0)
         die("/proc must be mounted: %s", strerror(errno));
     off_t end = lseek(program, -(off_t)sizeof trailer, SEEK_END);
-    if (end < 0 || read(program, &trailer, sizeof trailer) != sizeof trailer ||
-        memcmp(trailer.magic, MAGIC, sizeof MAGIC) || trailer.offset + trailer.size != (uint64_t)end)
+    if (end < 0 || read(program, &trailer, sizeof trailer) != sizeof trailer || memcmp(trailer.magic, MAGIC, sizeof MAGIC))
         die("this file is not whole");
-    memcpy(hash, trailer.hash, HASH_LENGTH);
-    hash[HASH_LENGTH] = 0;
+    const struct part *last = trailer.spark.size ? &trailer.spark : &trailer.own;
+    if (last->offset + last->size != (uint64_t)end)
+        die("this file is not whole");
     find_cache(cache);
-    join(root, cache, hash);
-    if (!hold(root))
-        prepare(program, &trailer, cache, hash, root);
+    if (count == 2 && !strcmp(arguments[1], "--unpack-spark")) {
+        if (!trailer.spark.size)
+            die("this file carries no Spark");
+        place(root, cache, &trailer.spark);
+        prepare(program, &trailer, &trailer.spark, cache, root);
+        puts(root);
+        return 0;
+    }
+    place(root, cache, &trailer.own);
+    prepare(program, &trailer, &trailer.own, cache, root);
     close(program);
 
     char **with = calloc(count + 3, sizeof *with);
@@ -360,9 +422,10 @@ int main(int count, char **arguments)
     /* Nothing of another Python, and nothing of the current directory, gets in: children included. */
     unsetenv("PYTHONHOME");
     unsetenv("PYTHONPATH");
-    setenv("PYTHONSAFEPATH", "1", 1);
-    setenv("PYTHONNOUSERSITE", "1", 1);
-    setenv("PYTHONDONTWRITEBYTECODE", "1", 1);
+    tell("PYTHONSAFEPATH", "1");
+    tell("PYTHONNOUSERSITE", "1");
+    tell("PYTHONDONTWRITEBYTECODE", "1");
+    tell_of_spark(&trailer, cache);
     execv(python, with);
     die("%s cannot be run: %s", python, strerror(errno));
 }

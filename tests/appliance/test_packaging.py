@@ -1,5 +1,6 @@
 """What is handed out: a wheel that works outside of the clone, a unit for systemd."""
 
+import json
 import os
 import re
 import runpy
@@ -121,9 +122,19 @@ def test_a_release_tells_what_is_in_it(tmp_path: Path) -> None:
     """Each package of the lock file, with the digests that pip compares; and sums that hold."""
     release = runpy.run_path(str(REPOSITORY / "packaging" / "release.py"))
     lock = (REPOSITORY / "requirements.lock").read_text()
-    bill = release["bill_of_materials"]("1.2", lock)
+    spark = json.loads((REPOSITORY / "dashboard" / "spark" / "lock.json").read_text())
+    bill = release["bill_of_materials"]("1.2", lock, spark)
     assert bill["metadata"]["component"]["version"] == "1.2"
-    packages = [each for each in bill["components"] if each["purl"].startswith("pkg:pypi/")]
+    optional = {each["purl"] for each in bill["components"] if each.get("scope") == "optional"}
+    assert f"pkg:pypi/pyspark@{spark['spark']}" in optional
+    assert len(optional) == len(spark["python"]) + len(spark["jars"])
+    (clients,) = (each for each in optional if "/kafka-clients@" in each)
+    assert clients.startswith("pkg:maven/org.apache.kafka/kafka-clients@")
+    packages = [
+        each
+        for each in bill["components"]
+        if each["purl"].startswith("pkg:pypi/") and each["purl"] not in optional
+    ]
     assert len(packages) == len(re.findall(r"^\S+==", lock, re.MULTILINE))
     assert sum(len(each["hashes"]) for each in packages) == lock.count("--hash=sha256:")
     assert {"django", "uvloop", "kio"} <= {each["name"] for each in packages}
