@@ -60,6 +60,7 @@ HOT_MODULES: Final = {
         "follower_reader",
         "partition",
         "replica_manager",
+        "replica_session",
         "replicated_partition",
         "traffic",
     ),

@@ -8,7 +8,7 @@ from broker.model.error_code import ErrorCode
 from broker.model.ids import BrokerId, TopicId, TopicPartition
 from broker.replication.follower import FollowerMachine
 from broker.replication.follower_reader import FollowerReader
-from broker.replication.replica import Replica
+from broker.replication.replica import FetchClock, Replica
 from broker.replication.replica_fetch import ReplicaFetch
 from broker.storage.log import Log
 
@@ -20,6 +20,7 @@ class FollowedPartition:
         "close_reason",
         "log",
         "machine",
+        "on_changed",
         "on_disk_caught_up",
         "reader",
         "replica",
@@ -43,6 +44,8 @@ class FollowedPartition:
         self.close_reason = ErrorCode.NONE
         #: The fetcher, which waits for the disk where ``flush.messages`` is 1.
         self.on_disk_caught_up: Callable[[], None] | None = None
+        #: The fetcher, too: it is closed, or its log begins elsewhere, and the leader is to be told.
+        self.on_changed: Callable[[], None] | None = None
         #: Made for the first consumer that reads here.
         self.reader: FollowerReader | None = None
 
@@ -59,9 +62,22 @@ class FollowedPartition:
         self.close_reason = reason
         if self.reader is not None:
             self.reader.close(reason)
+        self.tell_changed()
 
-    def next_fetch(self, broker_epoch: int, now_ms: int) -> ReplicaFetch | None:
-        return None if self.is_closed else self.replica.next_fetch(broker_epoch, now_ms)
+    def tell_changed(self) -> None:
+        if self.on_changed is not None:
+            self.on_changed()
+
+    def next_fetch(
+        self, broker_epoch: int, now_ms: int, clock: FetchClock | None = None
+    ) -> ReplicaFetch | None:
+        """``clock``: of the session that it is going to be in."""
+        if self.is_closed:
+            return None
+        fetch = self.replica.next_fetch(broker_epoch, now_ms)
+        if fetch is not None:
+            self.replica.fetch_clock = clock
+        return fetch
 
     def advance_high_watermark(self) -> None:
         """A sync has come back. The high watermark is the leader's to say, but it may be fetched on."""

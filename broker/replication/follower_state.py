@@ -10,6 +10,25 @@ MAX_ANSWERS = 4
 UNKNOWN_OFFSET = -1
 
 
+class Pulse:
+    """What each request of a follower's session shows of all that is at rest there: it still follows, and has
+    nothing more to acknowledge. So a request costs nothing for partitions where nothing happens."""
+
+    __slots__ = ("answer_sent_ms", "beat_count", "fetched_ms")
+
+    def __init__(self) -> None:
+        self.beat_count = 0
+        #: When the last request came in.
+        self.fetched_ms = 0
+        #: When the answer was sent that it showed to have arrived; None: no answer yet.
+        self.answer_sent_ms: int | None = None
+
+    def beat(self, now_ms: int, answer_sent_ms: int | None) -> None:
+        self.beat_count += 1
+        self.fetched_ms = now_ms
+        self.answer_sent_ms = answer_sent_ms
+
+
 @dataclass(slots=True)
 class FollowerState:
     """Caught up (as in Kafka): its fetch reached the log end that the leader had at the fetch
@@ -24,6 +43,10 @@ class FollowerState:
     leader_end_at_last_fetch: int = 0
     #: Numbers of answers and when they were sent.
     answers: dict[int, int] = field(default_factory=dict)
+    #: While it is at rest: in sync, at the very end, and every beat is a fetch that was accepted.
+    pulse: Pulse | None = None
+    #: Its count then: the request that it came to rest with was judged by itself.
+    rested_at: int = 0
 
     def on_fetch(
         self, fetch_offset: int, broker_epoch: int, leader_end_offset: int, now_ms: int
@@ -36,6 +59,20 @@ class FollowerState:
         self.broker_epoch = broker_epoch
         self.leader_end_at_last_fetch = leader_end_offset
         self.last_fetch_ms = now_ms
+
+    def rest(self, pulse: Pulse) -> None:
+        self.pulse = pulse
+        self.rested_at = pulse.beat_count
+
+    def note_pulse(self) -> int | None:
+        """Takes over what its beats have shown; gives when the answer was sent that the last one showed to
+        have arrived, if there was any."""
+        pulse = self.pulse
+        if pulse is None or pulse.beat_count == self.rested_at:
+            return None
+        self.last_fetch_ms = max(self.last_fetch_ms, pulse.fetched_ms)
+        self.last_caught_up_ms = max(self.last_caught_up_ms, pulse.fetched_ms)
+        return pulse.answer_sent_ms
 
     def note_answer(self, number: int, now_ms: int) -> None:
         self.answers[number] = now_ms

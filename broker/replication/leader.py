@@ -14,7 +14,7 @@ from enum import Enum
 from broker.model.error_code import ErrorCode
 from broker.model.ids import BrokerId
 from broker.model.leadership import IsrMember, IsrProposal, LeaderAndIsr
-from broker.replication.follower_state import UNKNOWN_OFFSET, FollowerState
+from broker.replication.follower_state import UNKNOWN_OFFSET, FollowerState, Pulse
 from broker.replication.isr import Isr
 from broker.replication.lease import LEASE_MS, Lease
 from broker.replication.replica_fetch import (
@@ -125,6 +125,7 @@ class LeaderMachine:
         return Acknowledgement.COMMITTED
 
     def holds_lease(self, now_ms: int) -> bool:
+        self.note_pulses()
         return self.lease.is_held(self.isr.maximal - {self.broker_id}, now_ms)
 
     # Followers ---------------------------------------------------------------------------------
@@ -175,6 +176,38 @@ class LeaderMachine:
         if epoch < fetch.last_fetched_epoch or end_offset < fetch.fetch_offset:
             return Diverged(epoch, end_offset)
         return None
+
+    def maybe_rest(self, follower_id: BrokerId, broker_epoch: int, pulse: Pulse) -> bool:
+        """Until ``rouse`` each beat counts as a fetch like the one that was just accepted. Only for a follower
+        that is in the ISR and has everything; whatever changes here has to rouse it first."""
+        follower = self.followers.get(follower_id)
+        if (
+            follower is None
+            or follower_id not in self.isr.committed
+            or follower.broker_epoch != broker_epoch
+            or follower.log_end_offset != self._log.log_end_offset
+        ):
+            return False
+        follower.rest(pulse)
+        return True
+
+    def rouse(self) -> None:
+        """From now on every follower's fetches are judged one by one."""
+        self.note_pulses()
+        for follower in self.followers.values():
+            follower.pulse = None
+
+    def note_pulses(self) -> None:
+        """Take over what the beats have shown so far."""
+        for follower_id, follower in self.followers.items():
+            answer_sent_ms = follower.note_pulse()
+            if answer_sent_ms is not None:
+                self.lease.on_evidence(follower_id, answer_sent_ms)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """All of them are, so there is no ISR to propose."""
+        return all(follower.pulse is not None for follower in self.followers.values())
 
     def note_answer(self, follower_id: BrokerId, now_ms: int) -> int:
         """An answer is being sent to this follower; gives its number."""

@@ -16,6 +16,16 @@ from broker.replication.lease import Lease, not_before_ms
 from broker.replication.replica_fetch import ReplicaFetch
 from broker.replication.replica_log import ReplicaLog
 
+
+class FetchClock:
+    """When the last request of a fetch session was sent: a fetch for all that is in it, named or not."""
+
+    __slots__ = ("sent_ms",)
+
+    def __init__(self) -> None:
+        self.sent_ms = 0
+
+
 Role: TypeAlias = LeaderMachine | FollowerMachine | None
 
 
@@ -35,6 +45,8 @@ class Replica:
         self.leader_epoch = -1
         #: Of the process at first: what it sent in an earlier life it does not remember.
         self._last_fetch_sent_ms = started_ms
+        #: Of the session that it was last in, in this role.
+        self.fetch_clock: FetchClock | None = None
 
     def on_state(self, state: LeaderAndIsr, epochs: BrokerEpochs, now_ms: int) -> bool:
         """Gives whether the role is a new one: who waited for the old one is to be told so."""
@@ -45,6 +57,7 @@ class Replica:
                 self.role.on_state(state, epochs)
             return False
         self.leader_epoch = state.leader_epoch
+        self._read_fetch_clock()
         if state.leader_id == NO_BROKER:
             self.role = None
         elif state.leader_id == self._broker_id:
@@ -59,6 +72,12 @@ class Replica:
                 self._broker_id, state, self.log, self.rules.is_flush_bound
             )
         return True
+
+    def _read_fetch_clock(self) -> None:
+        """The role ends: what the session sends from here on is no fetch for this partition."""
+        clock, self.fetch_clock = self.fetch_clock, None
+        if clock is not None:
+            self._last_fetch_sent_ms = max(self._last_fetch_sent_ms, clock.sent_ms)
 
     def on_removed(self) -> bool:
         """The partition has no replica here any more; gives whether it had a role. The log may go."""

@@ -371,13 +371,14 @@ class ReplicaManager:
 
     def _tell_replica(self, topic: HostedTopic, index: int) -> None:
         replica, state = topic.replicas[index], topic.states[index]
+        led = topic.partitions[index]
+        if isinstance(led, ReplicatedPartition):
+            led.rouse()
         if replica.on_state(state, self.broker_epochs, self._clock.monotonic_ms()):
             self._drop_role(topic, index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self._take_role(topic, index, replica)
-            return
-        partition = topic.partitions[index]
-        if isinstance(partition, ReplicatedPartition):
-            partition.settle()
+        elif isinstance(led, ReplicatedPartition):
+            led.settle()
 
     def _take_role(self, topic: HostedTopic, index: int, replica: Replica) -> None:
         topic.traffic.touch()

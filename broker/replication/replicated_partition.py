@@ -27,7 +27,7 @@ from broker.storage.append_info import AppendInfo
 from broker.storage.log import Log
 
 if TYPE_CHECKING:
-    from broker.replication.delayed import DelayedFetch
+    from broker.replication.replica_session import ReplicaEntry
 
 
 class ReplicatedPartition(Partition):
@@ -35,10 +35,11 @@ class ReplicatedPartition(Partition):
 
     __slots__ = (
         "_follower_starts",
+        "_has_resting",
         "_now_ms",
         "_on_isr_wanted",
+        "_watches",
         "leader",
-        "replica_waiters",
         "start_waiters",
     )
 
@@ -57,8 +58,10 @@ class ReplicatedPartition(Partition):
         self._now_ms = now_ms
         #: Told when another ISR may be worth proposing.
         self._on_isr_wanted = on_isr_wanted
-        #: Fetches of followers, which an append here may complete; they see beyond the high watermark.
-        self.replica_waiters: set[DelayedFetch] = set()
+        #: Of the followers' sessions, the entries that hear of changes here; an append wakes whoever waits there.
+        self._watches: dict[BrokerId, ReplicaEntry] = {}
+        #: Whether some of them are at rest.
+        self._has_resting = False
         #: Where the followers' logs begin, as they told in this leader epoch.
         self._follower_starts: dict[BrokerId, int] = {}
         #: Called when that, or who is to be asked, may have changed.
@@ -74,6 +77,11 @@ class ReplicatedPartition(Partition):
             self._wake_followers()
             self.advance_high_watermark()
         return info
+
+    def touch(self) -> None:
+        if self._has_resting:
+            self.rouse()
+        super().touch()
 
     def append_copies(self, batches: memoryview, now_ms: int) -> AppendInfo:
         try:
@@ -130,9 +138,10 @@ class ReplicatedPartition(Partition):
                 operation.on_lost(self, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     def _wake_followers(self) -> None:
-        if self.replica_waiters:
-            for waiter in tuple(self.replica_waiters):
-                waiter.wake()
+        if self._has_resting:
+            self.rouse()
+        for entry in self._watches.values():
+            entry.wake()
 
     # -- read ---------------------------------------------------------------------------------
 
@@ -146,6 +155,7 @@ class ReplicatedPartition(Partition):
         self, rack: str, fetch_offset: int, racks: Mapping[BrokerId, str | None]
     ) -> int:
         leader, starts = self.leader, self._follower_starts
+        leader.note_pulses()
         readers = [
             Reader(replica, racks[replica], follower.log_end_offset, follower.last_caught_up_ms)
             for replica, follower in leader.followers.items()
@@ -177,8 +187,41 @@ class ReplicatedPartition(Partition):
             self._on_isr_wanted(self)
         return verdict
 
+    def watch(self, follower_id: BrokerId, entry: ReplicaEntry) -> None:
+        """A follower has one session; what an older one had here is at rest no more."""
+        other = self._watches.get(follower_id)
+        if other is not entry:
+            if other is not None:
+                self.rouse()
+            self._watches[follower_id] = entry
+            entry.watched = self
+
+    def unwatch(self, follower_id: BrokerId, entry: ReplicaEntry) -> None:
+        if self._watches.get(follower_id) is entry:
+            del self._watches[follower_id]
+
+    def maybe_rest(self, follower_id: BrokerId, entry: ReplicaEntry) -> None:
+        """Its fetch was accepted and there is nothing to tell: that needs no look until something changes."""
+        session = entry.session
+        if (
+            self._watches.get(follower_id) is entry
+            and not self.is_closed
+            and entry.fetch_offset == self.log.log_end_offset
+            and self.leader.maybe_rest(follower_id, session.replica_epoch, session.pulse)
+        ):
+            entry.rest()
+            self._has_resting = True
+
+    def rouse(self) -> None:
+        """Before anything changes that a follower's fetch is judged by, or just after, in the same turn."""
+        self._has_resting = False
+        self.leader.rouse()
+        for entry in self._watches.values():
+            entry.on_change()
+
     def on_state(self, state: LeaderAndIsr, epochs: BrokerEpochs) -> None:
         """A newer image, in the same leader epoch."""
+        self.rouse()
         self.leader.on_state(state, epochs)
         self.settle()
         self._tell_start_waiters()
@@ -205,6 +248,7 @@ class ReplicatedPartition(Partition):
         """``error`` None: no answer, so it may have been written or not."""
         if self.is_closed:
             return
+        self.rouse()
         if error is None:
             self.leader.on_proposal_lost()
         elif error is ErrorCode.NONE and state is not None:
@@ -233,5 +277,7 @@ class ReplicatedPartition(Partition):
 
     def close(self, reason: ErrorCode) -> None:
         super().close(reason)
+        self.rouse()
         self._wake_followers()
+        self._watches.clear()
         self._tell_start_waiters()

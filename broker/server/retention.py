@@ -221,9 +221,12 @@ class Retention:
     def _note_taken(self, log: Log, doomed: list[Doomed]) -> None:
         self.deleted_segments += len(doomed)
         self.deleted_bytes += sum(gone.segment.size for gone in doomed)
-        partition = self._broker.replicas.partition_of(log)
+        replicas = self._broker.replicas
+        partition, followed = replicas.partition_of(log), replicas.followed_of(log)
         if partition is not None:
             partition.touch()
+        if followed is not None:
+            followed.tell_changed()
 
     async def rehearse(self, topics: Collection[str] | None) -> list[RetentionResult]:
         """What ``run`` would delete now. Nothing is changed, and it counts as no request."""

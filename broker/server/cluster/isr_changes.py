@@ -1,6 +1,6 @@
 """Proposes ISRs to the controller, and asks the store whether a leader is alone still.
 
-Leaders are looked at when a follower outside of the ISR has fetched, and all of them by a timer. One
+Leaders are looked at when a follower outside of the ISR has fetched, and all that are not at rest by a timer. One
 request is under way at a time, with everything that was proposed meanwhile in the next one. An answer
 that does not come leaves every proposal in it in doubt (``replication/isr.py``).
 """
@@ -73,7 +73,8 @@ class IsrChanges:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             for partition in self._broker.replicas.replicated_partitions():
-                self._wanted[partition] = None
+                if not partition.leader.is_at_rest:
+                    self._wanted[partition] = None
             self._is_wanted.set()
 
     async def _keep_proposing(self) -> None:

@@ -2,7 +2,9 @@
 
 One connection, one incremental session (KIP-227), one request at a time. A request counts for every
 partition in the session, named or not: so each of them has a fetch under way by its machine, or is
-forgotten in that very request (it waits for the disk, or was backed off). A request with partitions that
+forgotten in that very request (it waits for the disk, or was backed off). A fetch stays under way until an answer
+names its partition, and only what is *due* (it is new, was answered, has changed, or waits) is looked at
+before a request: one with no news costs nothing, however many partitions there are. A request with partitions that
 the leader does not know yet is answered at once, as the lease needs it; a poll that waits is broken off for
 them. Whatever goes wrong ends the session, and the next one begins anew.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.model.error_code import ErrorCode
@@ -27,6 +30,7 @@ from broker.protocol.hot.replica_fetch import (
 )
 from broker.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
 from broker.replication.followed_partition import FollowedPartition
+from broker.replication.replica import FetchClock
 from broker.replication.replica_fetch import (
     NO_ANSWER,
     Accepted,
@@ -68,6 +72,8 @@ class ReplicaFetcher:
         self._membership = membership
         self._leader_id = leader_id
         self._partitions: dict[Key, FollowedPartition] = {}
+        #: To be looked at before the next request.
+        self._due: dict[Key, None] = {}
         self._backed_off: dict[Key, int] = {}
         #: How often in a row what came could not be taken.
         self._damages: dict[Key, int] = {}
@@ -82,12 +88,18 @@ class ReplicaFetcher:
         self.rest_ms = NEVER_MS
 
     def add(self, followed: FollowedPartition) -> None:
-        self._partitions[followed.topic_id, followed.topic_partition.partition] = followed
+        key = (followed.topic_id, followed.topic_partition.partition)
+        self._partitions[key] = followed
+        self.note_due(key)
+        followed.on_changed = partial(self.note_due, key)
         followed.on_disk_caught_up = self._is_woken.set
         self._is_woken.set()
         if self._is_polling and self._breaking_off is None:
             loop = self._broker.loop
             self._breaking_off = loop.call_later(GATHER_SECONDS, self._break_off)
+
+    def note_due(self, key: Key) -> None:
+        self._due[key] = None
 
     def _break_off(self) -> None:
         self._breaking_off = None
@@ -117,40 +129,59 @@ class ReplicaFetcher:
             finally:
                 self._peer = None
                 self.end_poll()
-                for followed in self._partitions.values():
-                    followed.machine.on_no_answer()
+                self.begin_anew()
             if not self._is_broken_off:
                 await asyncio.sleep(BACK_OFF_MS / 1000)
             self._is_broken_off = False
 
+    def begin_anew(self) -> None:
+        """The next request is a session's first: what was under way is so no more."""
+        for followed in self._partitions.values():
+            followed.machine.on_no_answer()
+        self._due = dict.fromkeys(self._partitions)
+
     def _forget_closed(self) -> None:
-        closed = [key for key, followed in self._partitions.items() if followed.is_closed]
-        for key in closed:
-            del self._partitions[key]
-            self._backed_off.pop(key, None)
-            self._damages.pop(key, None)
+        for key in [key for key, followed in self._partitions.items() if followed.is_closed]:
+            self._forget(key)
+
+    def _forget(self, key: Key) -> None:
+        self._partitions.pop(key, None)
+        self._backed_off.pop(key, None)
+        self._damages.pop(key, None)
 
     # What a session asks -----------------------------------------------------------------------
 
-    def next_fetches(self, broker_epoch: int, now_ms: int) -> Fetches:
-        """Of all that may be fetched now."""
-        self._forget_closed()
+    def next_fetches(
+        self, broker_epoch: int, now_ms: int, clock: FetchClock
+    ) -> tuple[Fetches, list[Key]]:
+        """Of those that are due: what may be fetched now, and what may not, or not any more."""
         fetches: Fetches = {}
+        left: list[Key] = []
         throttle_ms = self._membership.replication.follower_throttle.wait_ms(now_ms)
         self.rest_ms = NEVER_MS
-        for key, followed in self._partitions.items():
+        due, self._due = self._due, {}
+        for key in due:
+            followed = self._partitions.get(key)
+            if followed is None or followed.is_closed:
+                self._forget(key)
+                left.append(key)
+                continue
+            followed.machine.on_no_answer()
+            fetch: ReplicaFetch | None = None
             if self._backed_off.get(key, 0) > now_ms:
                 self.rest_ms = SHORT_WAIT_MS
-                continue
-            if throttle_ms and self.is_throttled(followed):
+            elif throttle_ms and self.is_throttled(followed):
                 self.rest_ms = min(self.rest_ms, throttle_ms)
-                continue
-            fetch = followed.next_fetch(broker_epoch, now_ms)
+            else:
+                fetch = followed.next_fetch(broker_epoch, now_ms, clock)
+                if fetch is None:
+                    self.rest_ms = SHORT_WAIT_MS
             if fetch is None:
-                self.rest_ms = SHORT_WAIT_MS
+                left.append(key)
+                self._due[key] = None
             else:
                 fetches[key] = followed, fetch
-        return fetches
+        return fetches, left
 
     def is_throttled(self, followed: FollowedPartition) -> bool:
         """Whether its bytes count, as the replica is not in sync and its topic names it."""
@@ -214,6 +245,12 @@ class _Session:
         self._fetcher = fetcher
         self._id = INVALID_SESSION_ID
         self._epoch = INITIAL_EPOCH
+        self._broker_epoch = -1
+        self._clock = FetchClock()
+        #: Everything that a request counts for.
+        self._under_way: Fetches = {}
+        #: What it did before, and the leader may not know yet.
+        self._left: dict[Key, None] = {}
         #: What the leader holds of each partition: leader epoch, offset, epoch before it, log start.
         self._known: dict[Key, tuple[int, int, int, int]] = {}
         #: Every partition that it has ever heard of.
@@ -224,37 +261,49 @@ class _Session:
         fetcher = self._fetcher
         while fetcher.partition_count:
             broker_epoch = self._membership.broker_epoch
+            if broker_epoch is None:
+                await fetcher.woken(BACK_OFF_MS / 1000)
+                continue
+            if broker_epoch != self._broker_epoch:
+                self._begin_anew()
+                self._broker_epoch = broker_epoch
             now_ms = self._broker.clock.monotonic_ms()
-            fetches = {} if broker_epoch is None else fetcher.next_fetches(broker_epoch, now_ms)
-            if broker_epoch is None or not fetches:
+            fetches, left = fetcher.next_fetches(broker_epoch, now_ms, self._clock)
+            self._under_way.update(fetches)
+            for key in left:
+                self._under_way.pop(key, None)
+                self._left[key] = None
+            if not self._under_way:
                 await fetcher.woken(BACK_OFF_MS / 1000)
                 continue
             wait_ms = self._wait_ms(fetches)
-            request = self._encode(fetches, broker_epoch, wait_ms)
+            request = self._encode(fetches, wait_ms)
+            self._clock.sent_ms = now_ms
             fetcher.begin_poll()
             frame = await self._peer.fetch(request, wait_ms / 1000)
             fetcher.end_poll()
             answer = decode_answer(frame)
             if answer.error_code:
-                self._begin_anew(fetches)
+                self._begin_anew()
                 continue
             self._id = answer.session_id
             self._epoch = next_epoch(self._epoch) if self._id else INITIAL_EPOCH
-            await self._take(answer, fetches)
+            await self._take(answer)
 
     def _wait_ms(self, fetches: Fetches) -> int:
         if not fetches.keys() <= self._seen:
             return 0
         return min(self._fetcher.rest_ms, self._broker.config.replica_fetch_wait_max_ms)
 
-    def _begin_anew(self, fetches: Fetches) -> None:
+    def _begin_anew(self) -> None:
         self._id, self._epoch = INVALID_SESSION_ID, INITIAL_EPOCH
+        self._under_way.clear()
+        self._left.clear()
         self._known.clear()
         self._seen.clear()
-        for followed, _ in fetches.values():
-            followed.machine.on_no_answer()
+        self._fetcher.begin_anew()
 
-    def _encode(self, fetches: Fetches, broker_epoch: int, wait_ms: int) -> bytes:
+    def _encode(self, fetches: Fetches, wait_ms: int) -> bytes:
         config = self._broker.config
         known = self._known
         topics: dict[TopicId, list[WantedPartition]] = {}
@@ -268,14 +317,14 @@ class _Session:
             wanted = WantedPartition(key[1], *at, config.replica_fetch_max_bytes)
             topics.setdefault(key[0], []).append(wanted)
         forgotten: dict[TopicId, list[int]] = {}
-        if len(known) > len(fetches):
-            for key in [key for key in known if key not in fetches]:
-                del known[key]
+        for key in self._left:
+            if key not in self._under_way and known.pop(key, None) is not None:
                 forgotten.setdefault(key[0], []).append(key[1])
+        self._left.clear()
         return encode_request(
             CLIENT_ID,
             replica_id=self._membership.broker_id,
-            replica_epoch=broker_epoch,
+            replica_epoch=self._broker_epoch,
             max_wait_ms=wait_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
@@ -284,19 +333,19 @@ class _Session:
             forgotten=forgotten.items(),
         )
 
-    async def _take(self, answer: FetchedAnswer, fetches: Fetches) -> None:
+    async def _take(self, answer: FetchedAnswer) -> None:
+        """What it does not name stays under way."""
         turn = Turn()
         for result in answer.partitions:
             key = (result.topic_id, result.index)
-            followed, fetch = fetches.pop(key, (None, None))
+            followed, fetch = self._under_way.pop(key, (None, None))
             if followed is None or fetch is None:
                 continue
+            self._fetcher.note_due(key)
             if followed.is_closed or not self._append(followed, fetch, result):
                 self._fetcher.back_off(key)
             if turn.is_over:
                 await turn.pass_on()
-        for followed, _ in fetches.values():
-            followed.machine.on_no_answer()  # nothing new there
 
     def _append(
         self, followed: FollowedPartition, fetch: ReplicaFetch, result: FetchedPartition

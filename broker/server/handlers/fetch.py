@@ -149,6 +149,7 @@ class FetchOperation:
         "_slot",
         "_unreadable",
         "_version",
+        "_wants_any",
     )  # fmt: skip
 
     def __init__(
@@ -179,6 +180,7 @@ class FetchOperation:
                 for wanted in partitions
             ]
         )
+        self._wants_any = len(self._entries) > 0
         self._results: list[tuple[SessionPartition, FetchPartitionResult]] = []
         self._size = 0
         self._has_urgent = False
@@ -222,11 +224,12 @@ class FetchOperation:
                     looked.append((entry.replica, entry.replica.version))
                 if turn.is_over:
                     await turn.pass_on()
-            is_missing_news = not self.is_answerable and any(
-                replica.version != version for replica, version in looked
-            )
+            is_missing_news = not self.is_answerable and self._has_changed(looked)
         if slot.is_open:
             self._go_on()
+
+    def _has_changed(self, looked: list[tuple[Partition, int]]) -> bool:
+        return any(replica.version != version for replica, version in looked)
 
     def _begin_look(self) -> None:
         self._results = []
@@ -343,7 +346,7 @@ class FetchOperation:
             # No append is needed for more: a segment ended here, or a limit was reached.
             or self._has_more
             or request.max_wait_ms <= 0
-            or not self._entries
+            or not self._wants_any
         )
 
     # -- waiting ------------------------------------------------------------------------------

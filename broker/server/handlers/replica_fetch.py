@@ -9,16 +9,14 @@ sent; the high watermark and the log start come with the next answer that names 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from broker.model.error_code import ErrorCode
 from broker.model.file_region import FileRegion
-from broker.model.ids import BrokerId
 from broker.protocol.hot.fetch import FetchPartitionResult, FetchRequest, encode_response
 from broker.replication.fetch_session import (
     INITIAL_EPOCH,
     INVALID_SESSION_ID,
-    FetchSession,
     SessionPartition,
     next_epoch,
 )
@@ -31,6 +29,7 @@ from broker.replication.replica_fetch import (
     FetchVerdict,
     ReplicaFetch,
 )
+from broker.replication.replica_session import ReplicaEntry, ReplicaSession
 from broker.replication.replicated_partition import ReplicatedPartition
 from broker.replication.throttle import ReplicationThrottle, is_throttled
 from broker.server.handlers.fetch import TOPIC_IDS_FROM, FetchOperation, failed
@@ -43,22 +42,6 @@ if TYPE_CHECKING:
     from broker.replication.partition import Partition
     from broker.server.app import Broker
     from broker.server.connection import Answer, Connection
-
-#: A connection has one session, so any number but 0 will do.
-SESSION_ID: Final = 1
-
-
-class ReplicaSession(FetchSession):
-    """What a follower fetches over one connection."""
-
-    __slots__ = ("answer_sent_ms", "replica_epoch", "replica_id")
-
-    def __init__(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int) -> None:
-        super().__init__(SESSION_ID, uses_topic_ids, now_ms)
-        self.replica_id = request.replica_id
-        self.replica_epoch = request.replica_epoch
-        #: When the answer was sent that the next request shows to have arrived.
-        self.answer_sent_ms: int | None = None
 
 
 def handle(
@@ -73,13 +56,18 @@ def handle(
         session = ReplicaSession(request, header.api_version >= TOPIC_IDS_FROM, now_ms)
         proving.fetch_session = session
         sent_ms = None
+        session.apply(request)
     else:
         known = proving.fetch_session
         if not isinstance(known, ReplicaSession) or not _is_next(known, request):
             return _refuse_session(header, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         session, sent_ms = known, known.answer_sent_ms
+        session.apply(request)
+        if broker.replicas.broker_epochs.get(session.replica_id) == session.replica_epoch:
+            session.pulse.beat(now_ms, sent_ms)
+        else:
+            session.rouse_all()
         session.epoch = next_epoch(session.epoch)
-    session.apply(request)
     operation = ReplicaFetchOperation(broker, header, request, session, not is_full, sent_ms)
     operation.count_quiet()
     if not operation.is_large:
@@ -130,6 +118,7 @@ class ReplicaFetchOperation(FetchOperation):
         sent_ms: int | None,
     ) -> None:
         super().__init__(broker, header, request, session, is_incremental)
+        self._entries = session.loud.keys()
         self._max_bytes = request.max_bytes
         self._replica_session = session
         #: A high watermark: consumers that read from followers wait for it.
@@ -138,9 +127,9 @@ class ReplicaFetchOperation(FetchOperation):
         self._verdicts: dict[tuple[str | TopicId, int], FetchVerdict] = {}
 
     def count_quiet(self) -> None:
-        """Partitions of which there is nothing to tell are not looked at; what their fetches show
-        counts all the same."""
-        for entry in self._entries:
+        """Loud ones of which there is nothing to tell are not read; what their fetches show counts all the
+        same. For those at rest the session's pulse has counted."""
+        for entry in tuple(self._entries):
             replica = entry.replica
             if (
                 replica is not None
@@ -149,25 +138,58 @@ class ReplicaFetchOperation(FetchOperation):
             ):
                 entry.quiet_version = -1
 
+    def collect(self) -> None:
+        self._begin_look()
+        for entry in tuple(self._entries):  # whoever finds rest leaves them
+            replica = entry.replica
+            if (
+                not self._is_incremental
+                or replica is None
+                or replica.version != entry.quiet_version
+            ):
+                self._look(entry)
+
+    def _begin_look(self) -> None:
+        super()._begin_look()
+        self._replica_session.has_news = False
+
+    def _has_changed(self, looked: list[tuple[Partition, int]]) -> bool:
+        return self._replica_session.has_news
+
     def _look(self, entry: SessionPartition) -> None:
         super()._look(entry)
         replica = entry.replica
-        if replica is not None and entry.fetch_offset < replica.log.log_end_offset:
+        if replica is None:
+            return
+        if entry.fetch_offset < replica.log.log_end_offset:
             entry.quiet_version = -1  # it found no room in this answer
+        elif (
+            entry.quiet_version == replica.version
+            and isinstance(replica, ReplicatedPartition)
+            and isinstance(entry, ReplicaEntry)
+        ):
+            replica.maybe_rest(self._replica_session.replica_id, entry)
 
     def _verdict(self, entry: SessionPartition, replica: Partition) -> FetchVerdict:
         key = (entry.topic, entry.partition)
         verdict = self._verdicts.get(key)
         if verdict is None:
-            verdict = self._verdicts[key] = self._judge(entry, replica)
+            session = self._replica_session
+            if isinstance(entry, ReplicaEntry) and entry.roused_in == session.epoch:
+                verdict = Accepted(entry.fetch_offset)  # it was at rest when the request came
+            else:
+                verdict = self._judge(entry, replica)
+            self._verdicts[key] = verdict
         return verdict
 
     def _judge(self, entry: SessionPartition, replica: Partition) -> FetchVerdict:
         if not isinstance(replica, ReplicatedPartition):
             return FetchRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # it is on its way here
         session = self._replica_session
+        if isinstance(entry, ReplicaEntry):
+            replica.watch(session.replica_id, entry)
         fetch = ReplicaFetch(
-            BrokerId(session.replica_id),
+            session.replica_id,
             session.replica_epoch,
             entry.current_leader_epoch,
             entry.fetch_offset,
@@ -231,7 +253,7 @@ class ReplicaFetchOperation(FetchOperation):
         return cluster.replication.leader_throttle
 
     def _waiting_places(self, replicas: set[Partition]) -> list[set[DelayedFetch]]:
-        return [each.replica_waiters for each in replicas if isinstance(each, ReplicatedPartition)]
+        return [self._replica_session.waiters]
 
     def answer(self) -> Answer:
         self._replica_session.answer_sent_ms = self._broker.clock.monotonic_ms()

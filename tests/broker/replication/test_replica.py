@@ -6,7 +6,7 @@ from broker.model.ids import NO_BROKER, BrokerId
 from broker.model.leadership import LeaderAndIsr
 from broker.replication.follower import FollowerMachine
 from broker.replication.leader import LeaderMachine, ReplicationRules
-from broker.replication.replica import Replica
+from broker.replication.replica import FetchClock, Replica
 from broker.storage.log import Log
 from tests.broker.replication.memory_log import MemoryLog
 
@@ -54,6 +54,21 @@ def test_a_new_leaders_lease_waits_for_the_last_fetch_that_it_sent_to_anybody() 
     made.role.on_alone_confirmed(0, 8200)
     assert not made.role.holds_lease(8299)
     assert made.role.holds_lease(8300)
+
+
+def test_each_request_of_a_session_is_a_fetch_while_the_partition_is_followed_in_it() -> None:
+    made = replica()
+    made.on_state(state(ONE, 3), EPOCHS, 0)
+    assert made.next_fetch(102, 5000) is not None
+    made.fetch_clock = clock = FetchClock()
+    clock.sent_ms = 9000
+    made.on_state(state(NO_BROKER, 4), EPOCHS, 9000)
+    clock.sent_ms = 20_000  # it was forgotten before
+    made.on_state(state(TWO, 5)._replace(isr=frozenset({TWO})), EPOCHS, 20_000)
+    assert isinstance(made.role, LeaderMachine)
+    made.role.on_alone_confirmed(0, 12_200)
+    assert not made.role.holds_lease(12_299)
+    assert made.role.holds_lease(12_300)
 
 
 def test_a_process_does_not_know_what_it_sent_before_it_started() -> None:

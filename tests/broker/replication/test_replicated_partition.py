@@ -116,8 +116,11 @@ def test_followers_are_woken_by_an_append_and_consumers_by_the_high_watermark(
         def wake(self) -> None:
             woken.append(self.name)
 
+        def on_change(self) -> None:
+            pass
+
     partition.fetch_waiters.add(Waiter("consumer"))  # type: ignore[arg-type]
-    partition.replica_waiters.add(Waiter("follower"))  # type: ignore[arg-type]
+    partition.watch(TWO, Waiter("follower"))  # type: ignore[arg-type]
     world.append(partition)
     assert woken == ["follower"]
     world.fetch(partition, TWO, 1)

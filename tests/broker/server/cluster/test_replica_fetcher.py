@@ -1,0 +1,194 @@
+"""The follower's side of a session, against the leader's handler: what a request names, and what it costs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from broker.model.error_code import ErrorCode
+from broker.model.ids import BrokerId
+from broker.model.leadership import LeaderAndIsr
+from broker.protocol.hot.fetch import FetchRequest, decode_request
+from broker.protocol.request import parse_header
+from broker.replication.followed_partition import FollowedPartition
+from broker.server.cluster.peer import PeerError
+from broker.server.cluster.private_wire import Proving
+from broker.server.cluster.replica_fetcher import ReplicaFetcher, _Session
+from broker.server.connection import Connection
+from broker.server.handlers import HOT_HANDLERS
+from tests.broker.replication.build import ORDERS, TOPIC_ID, World, rules_of
+from tests.broker.server.build import FakeConnection, HandlerWorld, Pending, content
+from tests.broker.storage.build import config
+
+pytestmark = pytest.mark.interpreted  # with doubles of the connection
+
+ONE, TWO = BrokerId(1), BrokerId(2)
+REPLICAS = (ONE, TWO)
+EPOCHS = {ONE: 101, TWO: 102}
+PARTITIONS = 4
+STATE = LeaderAndIsr(ONE, 1, 1, REPLICAS, frozenset(REPLICAS))
+
+
+def host(world: World, state: LeaderAndIsr) -> None:
+    rules = rules_of(config())
+    world.replicas.host_topic(ORDERS, TOPIC_ID, [state] * PARTITIONS, config(), rules)
+    for index in range(PARTITIONS):
+        world.replicas.materialise(ORDERS, index)
+
+
+class Pair:
+    """Broker 1 leads, broker 2 follows; ``steps`` happen one by one, while a request waits each time."""
+
+    def __init__(self, directory: Path) -> None:
+        self.leader = HandlerWorld([directory / "one"])
+        self.leader.replicas.on_brokers(EPOCHS)
+        host(self.leader, STATE)
+        self.connection = FakeConnection()
+        proving = Proving("00")
+        proving.is_proved = True
+        self.connection.proving = proving  # type: ignore[attr-defined]
+        self.followed: dict[int, FollowedPartition] = {}
+        self.requests: list[FetchRequest] = []
+        self.looked_at: list[int] = []
+        self.steps: list[Callable[[], None]] = []
+
+    def follow(self, directory: Path) -> World:
+        world = World([directory / "two"])
+        world.replicas._broker_id = TWO
+        world.replicas.on_followed = self._keep
+        world.replicas.on_brokers(EPOCHS)
+        host(world, STATE)
+        return world
+
+    def _keep(self, followed: FollowedPartition) -> None:
+        self.followed[followed.topic_partition.partition] = followed
+
+    async def run(self, world: World) -> None:
+        broker: Any = SimpleNamespace(
+            clock=world.scheduler,
+            loop=asyncio.get_running_loop(),
+            replicas=world.replicas,
+            config=self.leader.broker.config,
+        )
+        throttle = SimpleNamespace(wait_ms=lambda now_ms: 0)
+        membership: Any = SimpleNamespace(
+            broker_epoch=EPOCHS[TWO],
+            broker_id=TWO,
+            replication=SimpleNamespace(follower_throttle=throttle),
+        )
+        fetcher = ReplicaFetcher(broker, membership, ONE)
+        next_fetches = fetcher.next_fetches
+
+        def counted(*arguments: Any) -> Any:
+            self.looked_at.append(len(fetcher._due))
+            return next_fetches(*arguments)
+
+        fetcher.next_fetches = counted  # type: ignore[method-assign]
+        for followed in self.followed.values():
+            fetcher.add(followed)
+        with pytest.raises(PeerError, match="no more steps"):
+            await _Session(broker, membership, cast(Any, self), fetcher).go_on()
+
+    async def fetch(self, frame: bytes, wait_seconds: float) -> memoryview:
+        """As a ``Peer`` does."""
+        data = memoryview(bytearray(frame))
+        header = parse_header(data)
+        self.requests.append(decode_request(17, data, header.body_offset))
+        before = len(self.connection.slots)
+        connection = cast(Connection, self.connection)
+        answer = HOT_HANDLERS[1](self.leader.broker, connection, header, data)
+        slot = self.connection.slots[-1] if len(self.connection.slots) > before else None
+        pending = Pending("fetch", 17, answer, slot)
+        if not pending.is_answered:
+            if not self.steps:
+                raise PeerError("no more steps")
+            self.steps.pop(0)()
+            self.leader.run()
+        if not pending.is_answered:
+            self.leader.scheduler.advance(int(wait_seconds * 1000))
+        pieces = pending.raw
+        assert pieces is not None
+        return memoryview(b"".join(map(content, pieces)))[8:]
+
+    def named(self) -> list[list[int]]:
+        return [
+            sorted(wanted.partition for _, partitions in request.topics for wanted in partitions)
+            for request in self.requests
+        ]
+
+    def forgotten(self) -> list[list[int]]:
+        return [
+            [index for _, indexes in request.forgotten for index in indexes]
+            for request in self.requests
+        ]
+
+    def append(self, index: int) -> None:
+        self.leader.append(self.leader.replicas.find(ORDERS, index))
+
+
+def nothing() -> None:
+    pass
+
+
+def test_a_request_names_and_looks_at_what_has_changed(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    world = pair.follow(tmp_path)
+    pair.steps = [nothing, nothing, lambda: pair.append(2), nothing]
+    asyncio.run(pair.run(world))
+    assert pair.named()[0] == [0, 1, 2, 3]
+    assert [named for named in pair.named()[1:] if named] == [[2]]
+    assert pair.looked_at[0] == PARTITIONS
+    # All of them once more, as the first answer told of all; then nobody but who was told something.
+    assert pair.looked_at[1] == PARTITIONS
+    assert sum(pair.looked_at[2:]) <= 2
+    assert pair.followed[2].log.log_end_offset == 1
+    assert not any(pair.forgotten())
+
+
+def test_what_is_followed_no_more_is_forgotten_by_the_next_request(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    world = pair.follow(tmp_path)
+    pair.steps = [
+        nothing,
+        lambda: pair.followed[1].close(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        nothing,
+    ]
+    asyncio.run(pair.run(world))
+    closed_in = next(at for at, indexes in enumerate(pair.forgotten()) if indexes)
+    assert pair.forgotten()[closed_in] == [1]
+    assert closed_in == len(pair.requests) - 2  # while the one before the last step's waited
+
+
+def test_a_log_that_begins_later_here_is_told_to_the_leader(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    world = pair.follow(tmp_path)
+
+    def delete() -> None:
+        pair.followed[3].log.set_log_start_offset(1)
+        pair.followed[3].tell_changed()
+
+    pair.steps = [lambda: pair.append(3), nothing, delete, nothing]
+    asyncio.run(pair.run(world))
+    (last,) = [
+        wanted
+        for request in pair.requests
+        for _, partitions in request.topics
+        for wanted in partitions
+        if wanted.log_start_offset == 1
+    ]
+    assert last.partition == 3
+
+
+def test_a_fetch_that_is_not_named_stays_one_for_the_lease(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    world = pair.follow(tmp_path)
+    pair.steps = [nothing, lambda: world.scheduler.advance(5_000), nothing]
+    asyncio.run(pair.run(world))
+    clock = pair.followed[0].replica.fetch_clock
+    assert clock is not None
+    assert clock.sent_ms == world.scheduler.monotonic_ms()
