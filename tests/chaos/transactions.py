@@ -20,6 +20,8 @@ from tests.chaos.workers import Workers
 from tests.support import processes
 
 TRANSACTION_MS: Final = 300_000
+#: librdkafka would wait as long as a transaction may last for an answer that a cut of the network has swallowed.
+ANSWER_MS: Final = 10_000
 #: Until the outcome of a transaction is known: longer than any fault with all that follows it.
 OUTCOME_SECONDS: Final = 120
 CALL_SECONDS: Final = 10
@@ -99,8 +101,13 @@ class Transactions:
                     self.checker.on_acknowledged(place, value)
 
     def _producer(self, name: str) -> Producer:
-        settings = {"transactional.id": name, "transaction.timeout.ms": TRANSACTION_MS}
-        producer = Producer(connecting(self._bootstrap, **settings, **{"linger.ms": 2}))
+        settings = {
+            "transactional.id": name,
+            "transaction.timeout.ms": TRANSACTION_MS,
+            "socket.timeout.ms": ANSWER_MS,
+            "linger.ms": 2,
+        }
+        producer = Producer(connecting(self._bootstrap, **settings))
         settled(producer.init_transactions)
         return producer
 
