@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.model.ids import NO_BROKER
 from broker.server.cluster.private_wire import PrivateKey, encode_request
 from tests.support import groups, processes, requests
 from tests.support.cluster import Cluster
@@ -61,7 +62,9 @@ def leader(cluster: Cluster, topic: str, partition: int) -> int:
     found: list[int] = []
 
     def is_found() -> bool:
-        found[:] = [partitions_of(cluster, topic)[partition].leader_id]
+        # A broker that has just started may not know the topic yet.
+        told = {each.partition_index: each.leader_id for each in partitions_of(cluster, topic)}
+        found[:] = [told.get(partition, NO_BROKER)]
         return is_running(cluster, found[0])
 
     processes.wait_until(is_found, 60, f"the leader of {topic}-{partition}")

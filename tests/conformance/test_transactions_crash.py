@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support import apache, foreign, groups, judge, processes, requests
+from tests.support import copy_jobs, groups, processes, requests
 from tests.support.fixtures import broker_with_small_internal_topics
 from tests.support.job import Job
 from tests.support.odradek import OdradekBroker
@@ -24,7 +23,6 @@ from tests.support.wire import Wire, WireError
 
 PARTITIONS = 2
 TRANSACTION_COORDINATOR_FENCED = 52
-JAVA_COPY_JOB = apache.POM.with_name("CopyJob.java")
 broker = broker_with_small_internal_topics()
 
 
@@ -33,35 +31,15 @@ def copied(broker: OdradekBroker) -> list[list[bytes | None]]:
         return [committed_values(wire, "target", partition=each) for each in range(PARTITIONS)]
 
 
-def by_librdkafka() -> list[str]:
-    return [sys.executable, "-m", "tests.support.copy_job"]
-
-
-def by_aiokafka() -> list[str]:
-    return [sys.executable, "-m", "tests.support.copy_job_aiokafka"]
-
-
-def by_java() -> list[str]:
-    """By ``transaction.version`` 2; the others still speak the classic protocol."""
-    judge.program("javac", "a Java development kit compiles the Java copy job")
-    libs = apache.require_jars()
-    options = ["-Xmx128M", *apache.SMALL_JVM, "-cp", apache.class_path(libs, with_log=False)]
-    return ["java", *options, str(JAVA_COPY_JOB)]
-
-
-def by_franz_go() -> list[str]:
-    return foreign.require("copy-job")
-
-
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("program", [by_librdkafka, by_aiokafka, by_java, by_franz_go])
+@pytest.mark.timeout(600 + 25 * copy_jobs.KILLS)
+@pytest.mark.parametrize("program", copy_jobs.PROGRAMS)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_copy_job_is_killed_and_so_is_the_broker(
     broker: OdradekBroker, tmp_path: Path, program: Callable[[], list[str]], seed: int
 ) -> None:
     dice = random.Random(seed)
-    inputs = [[b"%d-%d" % (p, n) for n in range(1500)] for p in range(PARTITIONS)]
+    inputs = [[b"%d-%d" % (p, n) for n in range(copy_jobs.COUNT)] for p in range(PARTITIONS)]
     with Wire(broker.address) as wire:
         for name in ("source", "target"):
             requests.create_topic(wire, name, partitions=PARTITIONS)
@@ -74,7 +52,7 @@ def test_a_copy_job_is_killed_and_so_is_the_broker(
     job = Job(command, tmp_path / "job.txt")
     job.start()
     try:
-        for _ in range(12):
+        for _ in range(copy_jobs.KILLS):
             goal = job.line_count + dice.randrange(1, 8)
 
             def is_further(goal: int = goal) -> bool:
@@ -93,10 +71,12 @@ def test_a_copy_job_is_killed_and_so_is_the_broker(
             job.keep_alive()
             return is_done(broker, inputs)
 
-        processes.wait_until(is_over, 300, "the end")
+        processes.wait_until(is_over, 300 + 5 * copy_jobs.KILLS, "the end")
     finally:
         job.kill()
-    assert copied(broker) == [[b"copy of " + value for value in values] for values in inputs]
+    for partition, (found, values) in enumerate(zip(copied(broker), inputs, strict=True)):
+        expected = [b"copy of " + value for value in values]
+        copy_jobs.check(found, expected, f"target-{partition}")
 
 
 def is_done(broker: OdradekBroker, inputs: list[list[bytes]]) -> bool:

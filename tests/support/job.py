@@ -16,6 +16,8 @@ class Job:
         self._command = list(map(str, command))
         self._output = output
         self._process: subprocess.Popen[bytes] | None = None
+        #: How often it was started.
+        self.lives = 0
 
     def __enter__(self) -> Self:
         self.start()
@@ -25,6 +27,7 @@ class Job:
         self.kill()
 
     def start(self) -> None:
+        self.lives += 1
         with (
             self._output.open("ab") as output,
             self._output.with_suffix(".errors").open("ab") as errors,

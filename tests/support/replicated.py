@@ -149,9 +149,11 @@ def end_offset(cluster: Cluster, topic: str, partition: int) -> int:
 
 
 class Load:
-    """An idempotent producer to one partition, until it is stopped: what was acknowledged."""
+    """An idempotent producer to one partition (or in turn to each), until it is stopped: what was acknowledged."""
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
+    def __init__(
+        self, cluster: Cluster, topic: str, *, partitions: int = 1, pause_seconds: float = 0
+    ) -> None:
         self._producer = Producer(
             {
                 "bootstrap.servers": ",".join(each.bootstrap for each in cluster.brokers.values()),
@@ -160,7 +162,10 @@ class Load:
             }
         )
         self._topic = topic
+        self._partitions = partitions
+        self._pause_seconds = pause_seconds
         self._stopping = threading.Event()
+        #: Whole numbers from 0 on; those of one partition in order.
         self.acknowledged: list[str] = []
         self.failures: list[object] = []
         self._thread = threading.Thread(target=self._run)
@@ -177,10 +182,14 @@ class Load:
         number = 0
         while not self._stopping.is_set():
             self._producer.produce(
-                self._topic, str(number), partition=0, on_delivery=self._on_delivery
+                self._topic,
+                str(number),
+                partition=number % self._partitions,
+                on_delivery=self._on_delivery,
             )
             number += 1
             self._producer.poll(0.001)
+            self._stopping.wait(self._pause_seconds)
         assert self._producer.flush(60) == 0
 
     def _on_delivery(self, error: object, message: Any) -> None:
@@ -188,6 +197,9 @@ class Load:
             self.failures.append(error)
         else:
             self.acknowledged.append(message.value().decode())
+
+    def of_partition(self, partition: int) -> list[str]:
+        return [each for each in self.acknowledged if int(each) % self._partitions == partition]
 
     def wait_for_more(self, count: int) -> None:
         enough = len(self.acknowledged) + count
