@@ -88,6 +88,44 @@ def is_done(broker: OdradekBroker, inputs: list[list[bytes]]) -> bool:
         )
 
 
+def test_offsets_do_not_expire_under_an_open_transaction(broker: OdradekBroker) -> None:
+    """C061: neither the staged offset, nor the one that holds if the transaction is aborted."""
+    with Wire(broker.address) as wire:
+        requests.create_topic(wire, "t", partitions=2)
+        group = groups.new_group(wire)
+        for partition in range(2):
+            part = {"partition_index": partition, "committed_offset": 100}
+            fields = groups.commit_fields(group, {"t": [part]})
+            answer = wire.request("offset_commit", 4, **fields, retention_time=1)
+            assert answer.topics[0].partitions[0].error_code == 0
+        producer = TransactionalProducer(wire).init()
+        assert producer.add_offsets(group) == 0
+        assert producer.commit_offset(group, "t", 200) == 0
+
+        def is_expired() -> bool:
+            broker.control("expire_offsets")
+            return groups.committed_offset(wire, group, "t", partition=1) == -1
+
+        processes.wait_until(is_expired, 30, "the other partition's offset expires")
+        assert groups.committed_offset(wire, group, "t") == 100
+    broker.kill9()
+    broker.start()
+    with Wire(broker.address) as wire:
+        wait_for_coordinator(wire, producer.transactional_id)
+        groups.wait_for_coordinator(wire, group)
+        producer.wire = wire
+        broker.control("expire_offsets")
+        assert groups.committed_offset(wire, group, "t") == 100
+        producer.end(True)
+        processes.wait_until(
+            lambda: groups.committed_offset(wire, group, "t") == 200, 30, "the marker"
+        )
+    broker.restart()
+    with Wire(broker.address) as wire:
+        groups.wait_for_coordinator(wire, group)
+        assert groups.committed_offset(wire, group, "t") == 200
+
+
 # --- kill -9 at each step ---------------------------------------------------------------------
 
 
