@@ -52,11 +52,12 @@ class OffsetTable:
     def has_open_transactions(self, group_id: str) -> bool:
         return group_id in self._open
 
-    def pending_partitions(self, group_id: str) -> Iterator[tuple[str, int]]:
+    def pending(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
+        """Topic, partition and offset of what open transactions have."""
         for producer_id in self._open.get(group_id, ()):
             for topic, partitions in self._pending[producer_id][group_id].items():
-                for partition in partitions:
-                    yield topic, partition
+                for partition, committed in partitions.items():
+                    yield topic, partition, committed
 
     def groups(self) -> Iterator[str]:
         yield from self._by_group

@@ -458,7 +458,7 @@ class GroupShard:
             for topic, of_topic in self.offsets.of_group(group_id).items()
             for partition in of_topic
         }
-        partitions.update(self.offsets.pending_partitions(group_id))
+        partitions.update(each[:2] for each in self.offsets.pending(group_id))
         for topic, partition in sorted(partitions):
             yield offset_tombstone(group_id, topic, partition)
         yield from self._group_tombstones(group_id)
@@ -511,13 +511,18 @@ class GroupShard:
     def forget_topics(
         self, group_id: str, is_gone: Callable[[str, TopicId], bool]
     ) -> CoordinatorResult[None]:
-        """Topics were deleted: so are the group's offsets on them."""
-        records = [
-            offset_tombstone(group_id, topic, partition)
+        """Topics were deleted: so are the group's offsets on them, those of open transactions too."""
+        committed = [
+            (topic, partition, offset)
             for topic, partitions in self.offsets.of_group(group_id).items()
-            for partition, committed in partitions.items()
-            if is_gone(topic, committed.topic_id)
+            for partition, offset in partitions.items()
         ]
+        gone = {
+            (topic, partition)
+            for topic, partition, offset in (*committed, *self.offsets.pending(group_id))
+            if is_gone(topic, offset.topic_id)
+        }
+        records = [offset_tombstone(group_id, *each) for each in sorted(gone)]
         return CoordinatorResult(None, records, may_be_split=True)
 
     def on_loaded(self, group_id: str) -> CoordinatorResult[None]:

@@ -83,3 +83,21 @@ def test_who_may_commit() -> None:
     # While the group rebalances its offsets may be committed all the same.
     world.member("c9").join()
     assert told(name, generation) == [NONE]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_offsets_of_a_topic_that_was_deleted_amid_the_transaction_go(restarts: bool) -> None:
+    world = GroupWorld()
+    world.commit("g", {T0: 5})
+    other = ("other", 0)
+    assert world.commit_in_transaction("g", {T0: 9, T1: 3, other: 1}, PRODUCER) == [NONE] * 3
+    (hosted,) = world.groups.runtime.all_hosted()
+    world.groups.runtime.perform(
+        hosted, lambda shard: shard.forget_topics("g", lambda topic, _: topic == "t")
+    )
+    if restarts:
+        world.restart()
+    assert world.end_transaction(PRODUCER, True) is NONE
+    assert world.fetch("g") == {other: 1}
+    world.restart()
+    assert world.fetch("g") == {other: 1}
