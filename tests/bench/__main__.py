@@ -20,6 +20,7 @@ import pytest
 
 from tests.bench import brokers, generator, loop_lag, report
 from tests.bench.brokers import Broker
+from tests.bench.cluster_speed import ClusterSpeed
 from tests.bench.interference import ColdReader
 from tests.bench.java_client import JavaProducer
 from tests.bench.line import FULL, QUICK, Bench, Line, Scale, TopicLine
@@ -62,6 +63,7 @@ def all_lines() -> list[Line]:
         *flush_lines(),
         ColdReader(),
         ManyPartitions(),
+        ClusterSpeed(),
     ]
 
 

@@ -16,20 +16,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import confluent_kafka
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.bench import report
-from tests.support import apache, judge, processes
-from tests.support.cluster import Cluster
-from tests.support.zookeeper import ZooKeeper
+from tests.bench import clusters, report
+from tests.bench.clusters import Node
+from tests.support import processes
 
 BAR_SECONDS = 2.0
 LEADER, CONTROLLER, FOLLOWER = "leader, not controller", "leader and controller", "follower"
@@ -56,74 +53,18 @@ def main() -> int:
     is_good = True
     with tempfile.TemporaryDirectory(prefix="odradek-failover-") as name:
         if options.broker != "kafka":
-            with odradek(Path(name) / "odradek") as nodes:
+            with clusters.odradek(Path(name) / "odradek") as nodes:
                 kinds = (LEADER, CONTROLLER, FOLLOWER)
                 taken = kill_in_turn("Odradek", nodes, kinds, options.kills)
                 is_good = max(itertools.chain(*taken.values())) < BAR_SECONDS
         if options.broker != "odradek":
-            with kafka(Path(name) / "kafka") as nodes:
+            with clusters.kafka(Path(name) / "kafka", kind=clusters.SmallKafkaNode) as nodes:
                 kill_in_turn("Apache Kafka", nodes, (ANY_LEADER, FOLLOWER), options.kafka_kills)
     return 0 if is_good else 1
 
 
-class Node(Protocol):
-    """A broker of either kind."""
-
-    @property
-    def bootstrap(self) -> str: ...
-    def start(self) -> object: ...
-    def kill9(self) -> None: ...
-
-
-@contextmanager
-def odradek(directory: Path) -> Iterator[dict[int, Node]]:
-    with (
-        ZooKeeper(directory / "zookeeper") as zookeeper,
-        Cluster(directory, zookeeper, "/failover", properties=DEFAULTS) as cluster,
-    ):
-        yield dict(cluster.brokers)
-
-
-#: What tests shorten is again as it is by default.
-DEFAULTS = {"zookeeper.session.timeout.ms": "18000"}
-
-
-@contextmanager
-def kafka(directory: Path, own: Mapping[int, Mapping[str, str]] = {}) -> Iterator[dict[int, Node]]:
-    """``own``: settings of single brokers."""
-    numbers = (1, 2, 3)
-    ports = {number: (judge.free_port(), judge.free_port()) for number in numbers}
-    voters = ",".join(f"{number}@127.0.0.1:{ports[number][1]}" for number in numbers)
-    brokers = {}
-    cluster_id = apache.new_cluster_id()
-    for number in numbers:
-        port, controller_port = ports[number]
-        properties = {
-            "node.id": str(number),
-            "controller.quorum.voters": voters,
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-            **own.get(number, {}),
-        }
-        broker = brokers[number] = KafkaNode(directory / str(number), properties)
-        broker.format(cluster_id)
-    try:
-        with ThreadPoolExecutor(len(numbers)) as threads:  # one alone answers nobody
-            list(threads.map(lambda broker: broker.start(), brokers.values()))
-        yield dict(brokers)
-    finally:
-        for broker in brokers.values():
-            broker.close()
-
-
-class KafkaNode(apache.ApacheKafka):
-    def format(self, cluster_id: str) -> None:
-        arguments = ["format", f"--cluster-id={cluster_id}", "-c", self._write_settings()]
-        apache.run_tool("kafka.tools.StorageTool", arguments).ok()
-
-
 def kill_in_turn(
-    name: str, nodes: dict[int, Node], kinds: tuple[str, ...], kills: int
+    name: str, nodes: Mapping[int, Node], kinds: tuple[str, ...], kills: int
 ) -> dict[str, list[float]]:
     """Seconds of each kill, by kind."""
     bootstrap = ",".join(node.bootstrap for node in nodes.values())
@@ -143,7 +84,7 @@ def kill_in_turn(
     return taken
 
 
-def kill_one(nodes: dict[int, Node], bootstrap: str, topic: str, kind: str) -> float:
+def kill_one(nodes: Mapping[int, Node], bootstrap: str, topic: str, kind: str) -> float:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = NewTopic(topic, PARTITIONS, len(nodes), config={"min.insync.replicas": "2"})
     admin.create_topics([new])[topic].result(60)

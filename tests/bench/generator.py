@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -55,9 +56,10 @@ class Run:
         return answer
 
 
-def start(address: Address, mode: str, *arguments: object, pid: int = 0) -> Run:
+def start(address: Address, mode: str, *arguments: object, pids: Iterable[int] = ()) -> Run:
+    """``pids``: of the brokers whose CPU time is told, all together."""
     command = [str(binary()), mode, "-addr", f"{address[0]}:{address[1]}"]
-    if pid:
+    for pid in pids:
         command += ["-pid", str(pid)]
     command += [str(argument) for argument in arguments]
     process = subprocess.Popen(
@@ -70,5 +72,7 @@ def start(address: Address, mode: str, *arguments: object, pid: int = 0) -> Run:
     return Run(process, f"loadgen {mode} {' '.join(map(str, arguments))}")
 
 
-def run(address: Address, mode: str, *arguments: object, pid: int = 0) -> dict[str, Any]:
-    return start(address, mode, *arguments, pid=pid).result()
+def run(
+    address: Address, mode: str, *arguments: object, pids: Iterable[int] = ()
+) -> dict[str, Any]:
+    return start(address, mode, *arguments, pids=pids).result()

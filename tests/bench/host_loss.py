@@ -22,7 +22,7 @@ from pathlib import Path
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.bench import failover, report
+from tests.bench import clusters, failover, report
 from tests.bench.failover import CONTROLLER, FOLLOWER, LEADER, Load, chosen, wait_for_isr
 from tests.chaos import network
 from tests.chaos.network import Network, address_of
@@ -59,7 +59,9 @@ def main() -> int:
         zookeeper = ZooKeeper(Path(name) / "zookeeper")
         zookeeper.host = network.OUTSIDE
         with zookeeper:
-            cluster = Cluster(Path(name), zookeeper, "/host-loss", properties=failover.DEFAULTS)
+            cluster = Cluster(
+                Path(name), zookeeper, "/host-loss", properties=clusters.ODRADEK_DEFAULTS
+            )
             for number, broker in cluster.brokers.items():
                 broker.host, broker.prefix = address_of(number), net.prefix(number)
             with cluster:

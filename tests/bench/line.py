@@ -91,7 +91,7 @@ class Bench:
     loaded: set[str] = field(default_factory=set)  # brokers that the speed lines ran on
 
     def generate(self, broker: Broker, mode: str, *arguments: object) -> dict[str, Any]:
-        return generator.run(broker.address, mode, *arguments, pid=broker.pid)
+        return generator.run(broker.address, mode, *arguments, pids=[broker.pid])
 
     def create_topic(
         self, broker: Broker, topic: str, partitions: int = 1, **configs: object

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.bench.failover import kafka
+from tests.bench import clusters
 from tests.support import apache, processes, record_batches, requests
 from tests.support.cluster import Cluster
 from tests.support.replicated import next_values
@@ -38,7 +38,8 @@ def nodes(
     with ExitStack() as stack:
         if request.param == "apache":
             own = {number: {"broker.rack": rack, **SELECTOR} for number, rack in RACKS.items()}
-            yield dict(stack.enter_context(kafka(directory, own)))
+            kind = clusters.SmallKafkaNode
+            yield dict(stack.enter_context(clusters.kafka(directory, own, kind=kind)))
             return
         server = stack.enter_context(ZooKeeper(directory / "zookeeper"))
         cluster = Cluster(directory, server, "/racks", properties=SELECTOR)

@@ -1,13 +1,17 @@
 // Loadgen puts raw Kafka requests on a broker, so that the broker is what is measured: Java and librdkafka clients
-// cost more CPU than it does. One line of JSON comes out. It speaks to one broker, which must lead every partition.
+// cost more CPU than it does. One line of JSON comes out. It speaks to one broker, which must lead every partition;
+// with -follow each connection that produces speaks to the leader of its own.
 //
 //	loadgen create  -topic t -parts 6 -config segment.bytes=1048576
 //	loadgen produce -topic t -recs 1 -depth 5 -seconds 5                   closed loop
 //	loadgen produce -topic t -recs 1 -rate 2000 -seconds 10                open loop, latency from the scheduled time
+//	loadgen create  -topic t -parts 6 -replicas 3 -follow                  on a cluster; leaders may be anywhere
+//	loadgen produce -topic t -parts 6 -conns 8 -acks -1 -follow
 //	loadgen produce -topic t -version 13 -parts 50 -per-request 50         topic ids, 50 partitions in each request
 //	loadgen fetch   -topic t -version 17 -session -max-bytes 1048576       reads round and round
 //	loadgen session -topic t -version 17 -parts 500 -changing 5            incremental fetch session beside a producer
 //	loadgen poll    -topic t -conns 200 -parts 200 -seconds 10             idle long polls
+//	loadgen led     -topic t -without 127.0.0.1:9093                       until others lead, and serve, everything
 //	loadgen delete  -topic t
 package main
 
@@ -16,6 +20,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -24,7 +29,8 @@ type options struct {
 	mode, addr, topicName   string
 	version, produceVersion int
 	parts, perRequest       int
-	rotate                  bool
+	replicas                int
+	rotate, follow          bool
 	conns, depth            int
 	recordsPerBatch         int
 	recordBytes             int
@@ -32,7 +38,7 @@ type options struct {
 	rate                    float64
 	requests                int
 	seconds, warmupSeconds  float64
-	pid                     int
+	pids                    intList
 	maxBytes                int
 	partitionMaxBytes       int
 	maxWaitMs               int
@@ -40,12 +46,22 @@ type options struct {
 	rewind, tail            bool
 	changing                int
 	configs                 stringList
+	without                 string
 }
 
 type stringList []string
 
 func (l *stringList) String() string     { return strings.Join(*l, ",") }
 func (l *stringList) Set(v string) error { *l = append(*l, v); return nil }
+
+type intList []int
+
+func (l *intList) String() string { return fmt.Sprint([]int(*l)) }
+func (l *intList) Set(v string) error {
+	n, err := strconv.Atoi(v)
+	*l = append(*l, n)
+	return err
+}
 
 func parseOptions(arguments []string) (*options, error) {
 	o := &options{mode: arguments[0]}
@@ -56,6 +72,8 @@ func parseOptions(arguments []string) (*options, error) {
 	f.IntVar(&o.produceVersion, "produce-version", 13, "session: of the Produce requests beside it")
 	f.IntVar(&o.parts, "parts", 1, "partitions of the topic that are used")
 	f.IntVar(&o.perRequest, "per-request", 1, "partitions in one request")
+	f.IntVar(&o.replicas, "replicas", 1, "create: of each partition")
+	f.BoolVar(&o.follow, "follow", false, "create, produce: go to the leaders, wherever they are")
 	f.BoolVar(&o.rotate, "rotate", false, "each connection goes through all partitions, not only its own")
 	f.IntVar(&o.conns, "conns", 1, "connections")
 	f.IntVar(&o.depth, "depth", 5, "closed loop: requests in flight on a connection")
@@ -66,13 +84,14 @@ func parseOptions(arguments []string) (*options, error) {
 	f.IntVar(&o.requests, "reqs", 0, "stop after so many requests on a connection; 0 is no limit")
 	f.Float64Var(&o.seconds, "seconds", 0, "stop sending after so long; 0 is no limit")
 	f.Float64Var(&o.warmupSeconds, "warmup", 0, "seconds of the same load before the clock starts")
-	f.IntVar(&o.pid, "pid", 0, "broker process whose CPU time is reported")
+	f.Var(&o.pids, "pid", "broker process whose CPU time is reported, may be repeated")
 	f.IntVar(&o.maxBytes, "max-bytes", 1<<20, "of a fetch")
 	f.IntVar(&o.partitionMaxBytes, "partition-max-bytes", 1<<20, "")
 	f.IntVar(&o.maxWaitMs, "max-wait-ms", 500, "")
 	f.BoolVar(&o.session, "session", false, "fetch in an incremental session")
 	f.BoolVar(&o.verify, "verify", false, "check the CRC and the offsets of every fetched batch")
 	f.IntVar(&o.changing, "changing", 5, "session: partitions that get a record between two fetches")
+	f.StringVar(&o.without, "without", "", "led: the broker that is gone")
 	f.Var(&o.configs, "config", "create: name=value, may be repeated")
 	if err := f.Parse(arguments[1:]); err != nil {
 		return nil, err
@@ -101,6 +120,8 @@ func (o *options) complete() error {
 		return fmt.Errorf("acks=0 has no answers to measure")
 	case o.perRequest < 1 || o.parts%o.perRequest != 0 || o.parts%max(o.changing, 1) != 0 && o.mode == "session":
 		return fmt.Errorf("%d partitions are not a multiple of those in a request", o.parts)
+	case o.follow && (o.rotate || o.perRequest > 1):
+		return fmt.Errorf("a connection to the leader of one partition cannot go through others")
 	case o.conns < 1 || o.depth < 1 || o.recordsPerBatch < 1:
 		return fmt.Errorf("conns, depth and recs start at 1")
 	case o.requests == 0 && o.seconds == 0 && (o.mode == "produce" || o.tail || o.rewind):
@@ -188,14 +209,16 @@ func run(o *options) (any, error) {
 	defer c.close()
 	switch o.mode {
 	case "create":
-		if err := createTopic(c, o.topicName, o.parts, o.configs); err != nil {
+		if err := createTopic(c, o.topicName, o.parts, o.replicas, o.configs); err != nil {
 			return nil, err
 		}
 		t, err := findTopic(c, o.topicName)
 		if err == nil {
-			err = awaitServing(c, t)
+			err = awaitLeaders(c, t, o.follow)
 		}
 		return describe(t, err)
+	case "led":
+		return awaitLed(c, o.topicName, o.without)
 	case "topic":
 		return describe(findTopic(c, o.topicName))
 	case "delete":
@@ -210,7 +233,7 @@ func describe(t topic, err error) (any, error) {
 
 func main() {
 	if len(os.Args) < 2 || strings.HasPrefix(os.Args[1], "-") {
-		fmt.Fprintln(os.Stderr, "usage: loadgen create|topic|delete|produce|fetch|session|poll [flags]; -h after the mode")
+		fmt.Fprintln(os.Stderr, "usage: loadgen create|topic|led|delete|produce|fetch|session|poll [flags]; -h after the mode")
 		os.Exit(2)
 	}
 	o, err := parseOptions(os.Args[1:])

@@ -66,11 +66,16 @@ func percentiles(values []time.Duration) map[string]float64 {
 	}
 }
 
-// cpuSeconds is the user and system time of a process, all its threads included.
-func cpuSeconds(pid int) float64 {
-	if pid == 0 {
-		return 0
+// cpuSeconds is the user and system time of all these processes.
+func cpuSeconds(pids []int) (sum float64) {
+	for _, pid := range pids {
+		sum += cpuSecondsOf(pid)
 	}
+	return sum
+}
+
+// cpuSecondsOf is that of a process, all its threads included.
+func cpuSecondsOf(pid int) float64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
@@ -109,10 +114,10 @@ func measure(options *options, run worker) (*result, error) {
 		}(i)
 	}
 	warm.Wait()
-	cpuBefore, startedAt := cpuSeconds(options.pid), time.Now()
+	cpuBefore, startedAt := cpuSeconds(options.pids), time.Now()
 	close(start)
 	finished.Wait()
-	elapsed, cpu := time.Since(startedAt).Seconds(), cpuSeconds(options.pid)-cpuBefore
+	elapsed, cpu := time.Since(startedAt).Seconds(), cpuSeconds(options.pids)-cpuBefore
 	select {
 	case err := <-failures:
 		return nil, err

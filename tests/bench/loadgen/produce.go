@@ -117,6 +117,11 @@ func newProducer(options *options, index int) (*producer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if options.follow {
+		if c, t, err = followed(c, options, index); err != nil {
+			return nil, err
+		}
+	}
 	batch := buildBatch(options.recordsPerBatch, options.recordBytes, time.Now().UnixMilli())
 	p := &producer{
 		client: c, layout: newProduceLayout(options.version), options: options,
@@ -126,6 +131,21 @@ func newProducer(options *options, index int) (*producer, error) {
 		p.frames = append(p.frames, p.layout.frame(t, partitions, int16(options.acks), batch))
 	}
 	return p, nil
+}
+
+// followed is a connection to the leader of the partition that the connection with this index writes to.
+func followed(c *client, options *options, index int) (*client, topic, error) {
+	defer c.close()
+	t, err := findTopic(c, options.topicName)
+	if err != nil {
+		return nil, t, err
+	}
+	partition := int(options.partitionGroups(index)[0][0])
+	if partition >= len(t.leaders) {
+		return nil, t, fmt.Errorf("topic %s has no partition %d", t.name, partition)
+	}
+	leader, err := dial(t.leaders[partition])
+	return leader, t, err
 }
 
 func (p *producer) sendNext() error {

@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -11,6 +14,7 @@ type topic struct {
 	name       string
 	id         uuid
 	partitions int
+	leaders    []string // addresses, by partition
 }
 
 const (
@@ -52,11 +56,11 @@ func describeTopic(c *client, name string) (found topic, ready bool, err error) 
 	}
 	d := newAnswer(answer, true)
 	d.int32() // throttle
+	addresses := map[int32]string{}
 	for n := d.array(); n > 0 && d.err == nil; n-- {
-		d.int32()
-		_ = d.string()
-		d.int32()
-		_ = d.string()
+		id, host, port := d.int32(), d.string(), d.int32()
+		addresses[id] = net.JoinHostPort(host, strconv.Itoa(int(port)))
+		_ = d.string() // rack
 		d.tags()
 	}
 	_ = d.string() // cluster id
@@ -70,16 +74,19 @@ func describeTopic(c *client, name string) (found topic, ready bool, err error) 
 	d.int8() // internal
 	found.partitions = d.array()
 	ready = code == 0 && found.partitions > 0
+	found.leaders = make([]string, found.partitions)
 	for n := found.partitions; n > 0 && d.err == nil; n-- {
 		partitionCode := d.int16()
-		d.int32()
-		leader := d.int32()
+		index, leader := d.int32(), d.int32()
 		d.int32()
 		for range [3]int{} { // replicas, in-sync replicas, offline replicas
 			d.take(4 * max(d.array(), 0))
 		}
 		d.tags()
 		ready = ready && leader >= 0 && partitionCode == 0
+		if int(index) < len(found.leaders) {
+			found.leaders[index] = addresses[leader]
+		}
 	}
 	d.int32() // authorised operations
 	d.tags()
@@ -94,12 +101,12 @@ func describeTopic(c *client, name string) (found topic, ready bool, err error) 
 }
 
 // createTopic is content with a topic that is there already. configs are "name=value".
-func createTopic(c *client, name string, partitions int, configs []string) error {
+func createTopic(c *client, name string, partitions, replicas int, configs []string) error {
 	e := newRequest(apiCreateTopics, 7, true)
 	e.array(1)
 	e.string(name)
 	e.int32(int32(partitions))
-	e.int16(1)
+	e.int16(int16(replicas))
 	e.array(0)
 	e.array(len(configs))
 	for _, config := range configs {
@@ -131,13 +138,60 @@ func createTopic(c *client, name string, partitions int, configs []string) error
 	return d.err
 }
 
-// awaitServing asks for a byte of every partition until none refuses: Kafka names a leader in Metadata a moment before
+// awaitLed asks until every partition is led by somebody else, then until each of these leaders serves all that it leads.
+// The times are of the wall, as ZooKeeper's are.
+func awaitLed(c *client, name, without string) (map[string]int64, error) {
+	const pause = 20 * time.Millisecond
+	for deadline := time.Now().Add(topicTimeout); ; time.Sleep(pause) {
+		t, ready, err := describeTopic(c, name)
+		if err != nil {
+			return nil, err
+		}
+		if ready && !slices.Contains(t.leaders, without) && !slices.Contains(t.leaders, "") {
+			told := time.Now().UnixMilli()
+			err = awaitLeaders(c, t, true)
+			return map[string]int64{"told_ms": told, "served_ms": time.Now().UnixMilli()}, err
+		}
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("%s still has partitions without a leader", name)
+		}
+	}
+}
+
+// awaitLeaders does awaitServing for all partitions: of one broker, or each of its leader.
+func awaitLeaders(c *client, t topic, follow bool) error {
+	if !follow {
+		all := make([]int32, t.partitions)
+		for i := range all {
+			all[i] = int32(i)
+		}
+		return awaitServing(c, t, all)
+	}
+	led := map[string][]int32{}
+	for index, address := range t.leaders {
+		led[address] = append(led[address], int32(index))
+	}
+	for address, partitions := range led {
+		leader, err := dial(address)
+		if err != nil {
+			return err
+		}
+		err = awaitServing(leader, t, partitions)
+		leader.close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitServing asks for a byte of each of these partitions until none refuses: Kafka names a leader in Metadata a moment before
 // that leader takes requests, and this generator counts a refusal as a failure.
-func awaitServing(c *client, t topic) error {
+func awaitServing(c *client, t topic, partitions []int32) error {
 	layout := newFetchLayout(11)
 	request := fetchRequest{maxBytes: 1, sessionEpoch: sessionlessEpoch}
-	for i := 0; i < t.partitions; i++ {
-		request.partitions = append(request.partitions, fetchPartition{int32(i), 0, 1})
+	for _, index := range partitions {
+		request.partitions = append(request.partitions, fetchPartition{index, 0, 1})
 	}
 	for deadline := time.Now().Add(topicTimeout); ; time.Sleep(50 * time.Millisecond) {
 		answer, err := c.ask(layout.frame(t, &request))
