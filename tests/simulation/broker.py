@@ -60,9 +60,14 @@ class Process:
         self.clock = Clock(cluster.world)
         self.fs = fs
         self.logs = LogManager(
-            [ROOT], fs, self.clock, cluster_id=cluster.cluster_id, node_id=broker_id
+            [ROOT],
+            fs,
+            self.clock,
+            cluster_id=cluster.cluster_id,
+            node_id=broker_id,
+            producer_id_expiration_ms=cluster.producer_id_expiration_ms,
         )
-        self.logs.open(lambda _: cluster.topic_config, threads=1)
+        self.logs.open(lambda tp: cluster.config_of(tp.topic), threads=1)
         self.images = ImageFollower()
         self._is_pulling = False
         self._is_answered = False

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from broker.config.topic_config import DEFAULT_TOPIC_CONFIG
+from broker.config.topic_config import DEFAULT_TOPIC_CONFIG, TopicConfig
 from broker.metadata import znodes
 from broker.metadata.changes import TopicCreated
 from broker.metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -35,6 +35,8 @@ class Cluster:
     #: Each of one partition.
     topics: tuple[str, ...] = (TOPIC,)
     settings = Settings()
+    #: Producers that are silent for so long are forgotten by partitions.
+    producer_id_expiration_ms = 86_400_000
     checker: Checker
 
     def __init__(self, seed: int, types: type[Types] = Types) -> None:
@@ -92,6 +94,9 @@ class Cluster:
             made.append(TopicCreated(TopicImage(name, self.topic_ids[name], (partition,))))
         changes = operations_for(ClusterImage(controller_epoch=1), made, NO_BROKER)
         self.zookeeper.submit(0, [*nodes, Create(znodes.CONTROLLER_EPOCH, epoch), *changes])
+
+    def config_of(self, topic: str) -> TopicConfig:
+        return self.topic_config
 
     def controller_epoch(self) -> int:
         node = self.zookeeper.tree.get(znodes.CONTROLLER_EPOCH)
@@ -165,6 +170,7 @@ class Cluster:
         ended: Callable[[T | None], None],
         *,
         delay_ms: int = 0,
+        answer_delay_ms: int = 0,
         is_answer_lost: bool = False,
     ) -> None:
         """``ended`` once: with the answer, or None when there was none in time."""
@@ -179,7 +185,7 @@ class Cluster:
 
         def answered(answer: T) -> None:
             if not is_answer_lost and not world.is_cut(target_id, source.broker_id):
-                schedule.call_later(world.delay(), lambda: end(answer))
+                schedule.call_later(world.delay() + answer_delay_ms, lambda: end(answer))
 
         def refused() -> None:
             if not is_over:

@@ -16,6 +16,7 @@ from broker.replication.leader import LeaderMachine
 if TYPE_CHECKING:
     from tests.simulation.broker import Process
     from tests.simulation.cluster import Cluster
+    from tests.simulation.partition import HostedPartition
 
 
 class Faults:
@@ -215,6 +216,10 @@ class Faults:
                 return
 
     # Ambush
+
+    def holds_back(self, hosted: HostedPartition) -> bool:
+        """Whether a follower gets nothing of its leader now."""
+        return False
 
     def on_proposal(
         self, process: Process, leader: LeaderMachine, proposal: IsrProposal

@@ -94,7 +94,9 @@ class HostedPartition:
 
     def _open_replica(self) -> Replica:
         log = self.process.logs.get_or_create(
-            self.topic_partition, self.cluster.topic_ids[self.topic], self.cluster.topic_config
+            self.topic_partition,
+            self.cluster.topic_ids[self.topic],
+            self.cluster.config_of(self.topic),
         )
         types = self.process.types
         if types.log_fault is not None:
@@ -323,7 +325,7 @@ class HostedPartition:
         def ended(answer: FetchAnswer | None) -> None:
             if replica.role is not role:
                 return
-            if answer is None:
+            if answer is None or self.cluster.faults.holds_back(self):
                 role.on_no_answer()
                 return
             result = role.on_answer(fetch, answer, self.clock.wall_ms())

@@ -38,8 +38,16 @@ FOUND = {
     "refusal believed in doubt": 19,  # I1
 }
 FOUND_IN_TRANSACTIONS = {
-    "coordinator acts before its log is committed": 1,  # T1
-    "coordinator epoch of markers unchecked": 6,  # T5
+    "coordinator acts before its log is committed": 0,  # T5
+    "coordinator epoch of markers unchecked": 2,  # T5
+    "new coordinator follows up before its log is committed": 4,  # T5
+    "verification without its guard": 19,  # T1
+    "transactional id forgotten amid its transaction": 0,  # T7
+    "offsets of a transaction at once in effect": 1,  # E2
+    "unsettled offsets told": 17,  # E1
+    "offsets of committed transactions dropped": 1,  # E1
+    "offsets of any generation taken": 55,  # E1
+    "aborted records kept by compaction": 3,  # C1
 }
 
 

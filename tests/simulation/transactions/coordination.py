@@ -7,35 +7,46 @@ between brokers, verification, loading and ``ReplicatedPartition``; simulated ar
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import random
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
 from broker.config.broker_config import BrokerConfig, resolve_broker_config
+from broker.coordinator.group.coordinator import GroupCoordinator
+from broker.coordinator.group.requests import CommitRequest
+from broker.coordinator.result import Producer
 from broker.coordinator.transaction.requests import ProducerOfTransaction
 from broker.metadata.image import ClusterImage
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.model.file_region import FileRegion
-from broker.model.ids import BrokerId
+from broker.model.ids import BrokerId, TopicPartition
+from broker.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.records.header import BatchHeader, peek_header
 from broker.records.produce_rules import ProduceRules
 from broker.replication.delayed import DelayedProduce
 from broker.replication.replicated_partition import ReplicatedPartition
 from broker.replication.traffic import BrokerTraffic, TopicTraffic
-from broker.server import coordinator_host
+from broker.server import coordination, coordinator_host
 from broker.server.app import LoopScheduler
 from broker.server.cluster import transactions as cluster_transactions
 from broker.server.cluster.peer import PeerError
 from broker.server.cluster.private_wire import PrivateKey
 from broker.server.cluster.transactions import ClusterTransactions
+from broker.server.coordination import Coordination
 from broker.server.coordinator_log import LoadingLog
 from broker.server.tasks import Turn
 from broker.server.transactions import Transactions
 from broker.storage.append_info import AppendInfo
+from broker.storage.cleaning.cleaner import clean
+from broker.storage.cleaning.job import RoundResult
 from tests.simulation.broker import Process, Types
 from tests.simulation.partition import HostedPartition
+from tests.simulation.transactions.cleaning import clean_log
 from tests.simulation.transactions.loop import Tasks, WorldLoop
 
 if TYPE_CHECKING:
@@ -45,6 +56,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Done = Callable[[ErrorCode], None]
 
+SECOND_MS = 1000
+#: Of transactional ids that nobody uses, and of producers in partitions.
+EXPIRATION_MS = 5000
+CLEANING_CHANCE = 0.3
 #: In proportion to the world's: how long a request of a broker waits for markers to be committed.
 COMMIT_SECONDS = 0.25
 PRODUCE_TIMEOUT_MS = 1000
@@ -57,9 +72,14 @@ class SimulatedLoading(LoadingLog):
 
 
 @contextlib.contextmanager
-def in_simulated_time() -> Iterator[None]:
-    """What the server's modules measure or wait for by themselves follows the world."""
+def in_simulated_time(rng: random.Random) -> Iterator[None]:
+    """What the server's modules measure, wait for or throw dice for by themselves follows the world."""
+
+    def new_id() -> uuid.UUID:
+        return uuid.UUID(int=rng.getrandbits(128))
+
     with (
+        mock.patch.object(coordination, "uuid", SimpleNamespace(uuid4=new_id)),
         mock.patch.object(Turn, "is_over", False),
         mock.patch.object(coordinator_host, "LoadingLog", SimulatedLoading),
         mock.patch.object(cluster_transactions, "COMMIT_SECONDS", COMMIT_SECONDS),
@@ -69,7 +89,15 @@ def in_simulated_time() -> Iterator[None]:
 
 @lru_cache
 def config_of(broker_id: BrokerId) -> BrokerConfig:
-    return resolve_broker_config({"node.id": str(broker_id)})
+    return resolve_broker_config(
+        {
+            "node.id": str(broker_id),
+            "group.initial.rebalance.delay.ms": "0",
+            "group.min.session.timeout.ms": "500",
+            "transaction.remove.expired.transaction.cleanup.interval.ms": "1000",
+            "transactional.id.expiration.ms": str(EXPIRATION_MS),
+        }
+    )
 
 
 class CoordinatedPartition(HostedPartition):
@@ -82,12 +110,13 @@ class CoordinatedPartition(HostedPartition):
         gone, self.current = self.current, None
         leader, log = self.leader, self.log
         if leader is not None and log is not None:
+            self.cluster.faults.on_leader(self)  # type: ignore[attr-defined]
             self.current = ReplicatedPartition(
                 self.topic_partition,
                 self.cluster.topic_ids[self.topic],
                 log,
                 leader,
-                ProduceRules.for_topic(self.cluster.topic_config),
+                ProduceRules.for_topic(self.cluster.config_of(self.topic)),
                 TopicTraffic(BrokerTraffic()),
                 self.clock.monotonic_ms,
                 lambda _: None,
@@ -103,6 +132,8 @@ class CoordinatedPartition(HostedPartition):
     def append(self, batch: memoryview | bytearray, header: BatchHeader, now_ms: int) -> AppendInfo:
         assert self.current is not None
         info = self.current.append(batch, header, now_ms)
+        if self.topic == TRANSACTION_STATE:
+            self.cluster.faults.on_coordinator_append(self, bytes(batch))  # type: ignore[attr-defined]
         self._finish_append(info)
         self._after_change()
         return info
@@ -111,15 +142,19 @@ class CoordinatedPartition(HostedPartition):
 class TransactionTypes(Types):
     partition = CoordinatedPartition
     transactions: type[Transactions] = Transactions
+    coordination: type[Coordination] = Coordination
+    clean: Callable[..., RoundResult] = staticmethod(clean)
 
 
 class TransactingProcess(Process):
     cluster: TransactionStory
+    types: type[TransactionTypes]
     partitions: dict[str, CoordinatedPartition]  # type: ignore[assignment]
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.face = BrokerFace(self)
+        self.schedule.call_later(SECOND_MS, self._each_second)
 
     def end(self) -> None:
         super().end()
@@ -129,6 +164,25 @@ class TransactingProcess(Process):
         super()._on_image()
         if self.registration.was_answered:
             self.face.transactions.on_repaired()
+            self.face.coordination.on_repaired()
+
+    # Time --------------------------------------------------------------------------------------
+
+    def _each_second(self) -> None:
+        """As ``maintenance.py``; now and then as its compaction, which dies with the broker here."""
+        self.schedule.call_later(SECOND_MS, self._each_second)
+        now_ms = self.clock.monotonic_ms()
+        self.face.transactions.tick(now_ms)
+        self.face.coordination.tick(now_ms)
+        for log in self.logs.logs.values():
+            log.expire_producers(self.clock.wall_ms())
+        for topic_partition, log in self.logs.logs.items():
+            if log.config.is_compacted and self.world.rng.random() < CLEANING_CHANCE:
+                checker = self.cluster.checker.followed[topic_partition.topic]
+                clean = partial(clean_log, self, log, self.cluster.faults.on_cleaning())
+                if not checker.clean(self.partitions[topic_partition.topic], clean):
+                    self.cluster.faults.on_death(self.broker_id)
+                    return
 
     # Requests of producers ---------------------------------------------------------------------
 
@@ -211,6 +265,7 @@ class BrokerFace:
         types: Any = process.types
         broker: Any = self
         self.transactions: Transactions = types.transactions(broker)
+        self.coordination: Coordination = types.coordination(broker)
         self.cluster = ClusterFace(process, broker)
 
     @property
@@ -218,7 +273,34 @@ class BrokerFace:
         return self._process.image
 
     def leads(self, topic: str, index: int) -> bool:
-        return self._process.partitions[topic].current is not None
+        hosted = self._process.partitions.get(topic)
+        return hosted is not None and hosted.current is not None
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        return self.coordination.groups
+
+    def commit_offsets(
+        self,
+        transactional_id: str,
+        request: CommitRequest,
+        producer: Producer,
+        adds: bool,
+        done: Done,
+    ) -> None:
+        """As ``handlers/offsets.py`` does for TxnOffsetCommit; ``adds``: as from version 5 on."""
+
+        def told(error: ErrorCode, codes: Sequence[ErrorCode]) -> None:
+            done(error if error is not ErrorCode.NONE else codes[0])
+
+        def held(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                self.groups.commit_in_transaction(request, producer, told)
+            else:
+                done(error)
+
+        named = ProducerOfTransaction(transactional_id, *producer)
+        self.transactions.hold(named, TopicPartition(CONSUMER_OFFSETS, 0), adds, held)
 
 
 class Replicas:
@@ -227,7 +309,8 @@ class Replicas:
 
     def find(self, topic: str, index: int) -> ReplicatedPartition:
         """Raises ``KafkaError``."""
-        found = self._process.partitions[topic].current
+        hosted = self._process.partitions.get(topic)
+        found = None if hosted is None else hosted.current
         if found is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return found
@@ -302,15 +385,18 @@ class SimulatedPeer:
             assert isinstance(to, TransactingProcess)
             to.serve_private(key, body, answer)
 
-        delay_ms, is_answer_lost = 0, False
+        delay_ms, answer_delay_ms, is_answer_lost = 0, 0, False
         if key is PrivateKey.WRITE_MARKERS:
             delay_ms, is_answer_lost = process.cluster.faults.on_markers(process.broker_id)
+        else:
+            answer_delay_ms = process.cluster.faults.on_question()
         process.cluster.request(
             process,
             self._target_id,
             serve,
             future.set_result,
             delay_ms=delay_ms,
+            answer_delay_ms=answer_delay_ms,
             is_answer_lost=is_answer_lost,
         )
         answer: dict[str, Any] | None = await future

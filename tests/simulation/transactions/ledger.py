@@ -5,6 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
+class Name(NamedTuple):
+    """Of a producer. A later one of the same transactional id has a higher one: ids are given in order."""
+
+    producer_id: int
+    producer_epoch: int
+
+
 class Part(NamedTuple):
     """What a record's value says."""
 
@@ -19,8 +26,9 @@ class Part(NamedTuple):
 
 
 def read_part(value: bytes) -> Part:
+    """What stands behind the part is no matter here."""
     name, *numbers = value.decode().split(".")
-    return Part(name, *map(int, numbers))
+    return Part(name, *map(int, numbers[:3]))
 
 
 class Transfer:
@@ -33,11 +41,11 @@ class Transfer:
         number: int,
         counts: dict[str, int],
         began_ms: int,
-        first_epoch: int,
+        first_name: Name,
     ) -> None:
         self.key = (transactional_id, producer, number)
-        #: Which its producer was initialised with: a later producer has a higher one.
-        self.first_epoch = first_epoch
+        #: Which its producer was initialised with.
+        self.first_name = first_name
         self.counts = counts
         self.began_ms = began_ms
         #: None until its end is asked for.
@@ -46,11 +54,13 @@ class Transfer:
         self.outcome: bool | None = None
         #: A later producer was initialised before its end was asked for: it can only be aborted.
         self.is_fenced = False
+        #: Of a copy: the offset in the source that is committed with it.
+        self.end_offset = -1
 
     @property
-    def place(self) -> tuple[int, int]:
+    def place(self) -> tuple[Name, int]:
         """Among those of its transactional id."""
-        return self.first_epoch, self.key[2]
+        return self.first_name, self.key[2]
 
     def value(self, part: int) -> bytes:
         return ".".join(map(str, (*self.key, part))).encode()
