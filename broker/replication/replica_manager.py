@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -170,6 +170,15 @@ class ReplicaManager:
             if old != new:
                 self._on_state(topic, index, new)
         topic.partitions.extend([None] * (len(states) - len(topic.partitions)))
+
+    def change_states(self, name: str, states: Mapping[int, LeaderAndIsr]) -> None:
+        """Of some partitions of a topic that is hosted."""
+        topic = self.topics[name]
+        topic.traffic.touch()
+        for index, state in states.items():
+            if topic.states[index] != state:
+                topic.states[index] = state
+                self._on_state(topic, index, state)
 
     def on_brokers(self, epochs: BrokerEpochs) -> None:
         """Brokers came or went: what they acknowledged before counts no more."""

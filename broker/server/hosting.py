@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ from broker.metadata.changes import (
     TopicCreated,
     TopicDeleted,
 )
-from broker.metadata.image import ClusterImage, TopicImage
+from broker.metadata.image import ClusterImage, PartitionImage, TopicImage
 from broker.model.error_code import ErrorCode
 from broker.model.errors import DiskFullError, KafkaError, StorageError
 from broker.model.ids import TopicPartition
@@ -118,8 +118,10 @@ class Hosting:
                 self._host(change.topic)
             elif isinstance(change, TopicDeleted):
                 self._drop(change.topic)
-            elif isinstance(change, PartitionsAdded | PartitionsChanged):
+            elif isinstance(change, PartitionsAdded):
                 self._host(new.topics[change.topic])
+            elif isinstance(change, PartitionsChanged):
+                self._host_changed(new.topics[change.topic], change)
             elif isinstance(change, TopicConfigsChanged):
                 self._reconfigure(new.topics[change.topic])
             elif isinstance(change, BrokerConfigsChanged):
@@ -166,8 +168,22 @@ class Hosting:
             config,
             produce_rules(config),
         )
+        self._materialise(topic, topic.partitions)
+
+    def _host_changed(self, topic: TopicImage, change: PartitionsChanged) -> None:
+        """Of thousands as a rule some: they alone are looked at."""
+        self._finish_deletions(topic.name)
+        # As the image has them: another change of it may have come behind this one.
+        changed = [topic.partitions[each.index] for each in change.partitions]
+        states = {partition.index: partition.leadership for partition in changed}
+        self._broker.replicas.change_states(topic.name, states)
+        self._materialise(topic, changed)
+
+    def _materialise(self, topic: TopicImage, partitions: Iterable[PartitionImage]) -> None:
+        """Soon, those that have a replica here; what has none any more goes."""
+        broker = self._broker
         gone = []
-        for partition in topic.partitions:
+        for partition in partitions:
             topic_partition = TopicPartition(topic.name, partition.index)
             if broker.holds(partition):
                 self._to_materialise.append(topic_partition)

@@ -102,7 +102,9 @@ class IsrChanges:
                 topic, index = partition.topic_partition
                 logger.info("%s: %s", partition.topic_partition, proposal)
                 proposed.append((partition, AskedIsr(topic, index, proposal)))
-            if turn.is_over and not proposed:
+            if turn.is_over:
+                if proposed:
+                    break
                 await turn.pass_on()
                 epochs = self._broker.replicas.broker_epochs
         return proposed

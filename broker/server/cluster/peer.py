@@ -112,6 +112,8 @@ class Peer:
         return memoryview(await self._exchange(request, wait_seconds + ANSWER_SECONDS))[4:]
 
     async def _exchange(self, request: bytes, seconds: float) -> bytes:
+        if self._writer.is_closing():
+            raise PeerError("closed here")
         try:
             async with asyncio.timeout(seconds):
                 self._writer.write(request)

@@ -69,6 +69,14 @@ def test_raised_leader_epochs_reach_partitions_in_use(world: World) -> None:
     partition.check_leader_epoch(-1)
 
 
+def test_a_change_of_one_partition_touches_no_other(world: World) -> None:
+    first = world.host(partitions=2)
+    second = world.replicas.find("orders", 1)
+    world.replicas.change_states("orders", {1: lone(epoch=5)})
+    assert (first.leader_epoch, second.leader_epoch) == (0, 5)
+    assert world.replicas.find("orders", 1) is second
+
+
 def test_a_dropped_topic_is_found_no_more(world: World) -> None:
     partition = world.host(partitions=2)
     assert world.replicas.drop_topic("orders") == [tp(0), tp(1)]
