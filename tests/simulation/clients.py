@@ -51,6 +51,8 @@ class Producer:
         self._producer_id = 1000
         self._sequence = 0
         self._excuses = 0
+        #: Of the present attempt: what is acknowledged by somebody whose loss was excused meanwhile does not count.
+        self._excuses_at_send = 0
         self._batch = b""
         self.has_produced_since_healing = False
         cluster.world.call_later(200, self._next)
@@ -73,6 +75,7 @@ class Producer:
 
     def _send(self) -> None:
         leader_id = self._metadata.refresh()
+        self._excuses_at_send = self._cluster.checker.excuse_count
 
         def serve(to: Process, answer: Callable[[ErrorCode], None]) -> None:
             to.partitions[TOPIC].serve_produce(self._batch, answer)
@@ -82,7 +85,8 @@ class Producer:
     def _ended(self, error: ErrorCode | None) -> None:
         cluster = self._cluster
         if error is ErrorCode.NONE:
-            cluster.checker.acknowledged.append(self.number)
+            if self._excuses_at_send == cluster.checker.excuse_count:
+                cluster.checker.acknowledged.append(self.number)
             self.has_produced_since_healing = cluster.is_healed
             self._sequence += 1
             cluster.world.call_later(cluster.settings.produce_every_ms, self._next)

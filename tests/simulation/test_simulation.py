@@ -19,6 +19,11 @@ def test_nothing_is_lost_and_everything_comes_together_again(first: int) -> None
     assert min(run.producer.number for run in runs) > 20
 
 
+def test_an_acknowledgement_that_an_excused_loss_overtakes_does_not_count() -> None:
+    """It was under way when its leader, alone in the ISR, lost power."""
+    run_seed(4602)
+
+
 def test_a_seed_tells_the_same_story_every_time() -> None:
     first, second = run_seed(7), run_seed(7)
     assert list(first.world.story) == list(second.world.story)
