@@ -97,6 +97,9 @@ def test_one_that_lags_by_too_many_records_leaves_the_isr_and_comes_back(
         topic = create_topic(cluster)
         (partition,) = partitions_of(cluster, topic)
         slow = partition.replica_nodes[1]
+        # One that has never fetched in this leader epoch is judged by the time alone.
+        produce_values(cluster, topic, ["first"])
+        wait_for_equal_logs(cluster, topic)
         process = cluster.brokers[slow].process
         assert process is not None
         process.send_signal(signal.SIGSTOP)
