@@ -238,8 +238,14 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(levelname)s %(name)s: %(message)s"}},
+    "filters": {"limit": {"()": "appliance.log_limit.RequestLogLimit"}},
     "handlers": {
-        "stderr": {"class": "logging.StreamHandler", "stream": sys.stderr, "formatter": "line"}
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "stream": sys.stderr,
+            "formatter": "line",
+            "filters": ["limit"],
+        }
     },
     "root": {"handlers": ["stderr"], "level": CONFIG.log_level},
     "loggers": {

@@ -19,6 +19,7 @@ from typing import Final
 
 from broker.clock import Clock
 from broker.config.topic_config import TopicConfig
+from broker.log_limit import caused_by
 from broker.model.error_code import ErrorCode
 from broker.model.errors import DiskFullError, KafkaError, StorageError
 from broker.model.ids import BrokerId, TopicId, TopicPartition
@@ -530,7 +531,12 @@ class ReplicaManager:
         except KafkaError as error:
             outcome = error
         except Exception as error:
-            logger.error("appending to %s failed", partition.topic_partition, exc_info=error)
+            logger.error(
+                "appending to %s failed",
+                partition.topic_partition,
+                exc_info=error,
+                extra=caused_by("producers"),
+            )
             outcome = error
         pending.done(outcome)
 

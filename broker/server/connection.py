@@ -24,6 +24,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from broker.log_limit import caused_by
 from broker.model.errors import NoDescriptorError
 from broker.model.file_region import FileRegion
 from broker.protocol.framing import FrameBuffer, FrameError
@@ -197,7 +198,7 @@ class Connection:
             self._break_down(error)
 
     def _break_down(self, error: Exception) -> None:
-        logger.error("a connection broke down", exc_info=error)
+        logger.error("a connection broke down", exc_info=error, extra=caused_by(self.peer_host))
         self.close("a fault of the broker")
 
     def _handle(self, frames: list[memoryview]) -> None:
@@ -401,11 +402,12 @@ class Connection:
         self.is_closed = True
         if reason is not None:
             logger.info(
-                "closing %s:%d (client id %s): %s",
+                "closing %s:%d (client id %.100r): %s",
                 self.peer_host,
                 self.peer_port,
                 self.client_id,
                 reason,
+                extra=caused_by(self.peer_host),
             )
         self._read_off()
         if self._has_writer:

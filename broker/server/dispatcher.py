@@ -17,6 +17,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.log_limit import caused_by
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.protocol.api_versions import ApiKey, is_served
@@ -59,7 +60,7 @@ class _Guard(AbstractContextManager[None]):
     ) -> bool:
         if not isinstance(error, Exception):
             return False
-        logger.error("a request that waited failed", exc_info=error)
+        logger.error("a request that waited failed", exc_info=error, extra=caused_by("requests"))
         self._slot.fail()
         return True
 
@@ -107,7 +108,10 @@ class Dispatcher:
         except (MalformedRequest, CloseConnection):
             raise
         except Exception as error:
-            logger.error("API %d version %d failed", api_key, header.api_version, exc_info=error)
+            logger.error(
+                "API %d version %d failed", api_key, header.api_version, exc_info=error,
+                extra=caused_by(connection.peer_host),
+            )  # fmt: skip
             raise CloseConnection("the request failed, see above") from error
         finally:
             elapsed_ns = time.perf_counter_ns() - started_ns
@@ -167,7 +171,7 @@ class Dispatcher:
             return [unsupported_api_versions(header.correlation_id)]
         raise CloseConnection(
             f"API {header.api_key} version {header.api_version} is not supported"
-            f" (client id {header.client_id})"
+            f" (client id {header.client_id!r:.100})"
         )
 
     def _dispatch_typed(
@@ -255,7 +259,7 @@ class Dispatcher:
         else:
             logger.error(
                 "%s version %d failed", ApiKey(header.api_key).wire_name, header.api_version,
-                exc_info=error,
+                exc_info=error, extra=caused_by(f"{ApiKey(header.api_key).wire_name} requests"),
             )  # fmt: skip
             code, message = ErrorCode.UNKNOWN_SERVER_ERROR, ""
         return error_response(
@@ -266,5 +270,6 @@ class Dispatcher:
         logger.warning(
             "%s version %d held the loop for %d ms",
             ApiKey(header.api_key).wire_name, header.api_version, elapsed_ns // 1_000_000,
+            extra=caused_by(f"{ApiKey(header.api_key).wire_name} requests"),
         )  # fmt: skip
         self._broker.watchdog.slow_handlers += 1

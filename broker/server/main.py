@@ -11,6 +11,7 @@ from pathlib import Path
 from broker.adopt.names import SETTINGS as DATA_DIRECTORY_SETTINGS
 from broker.config.broker_config import parse_properties
 from broker.config.definition import ConfigError
+from broker.log_limit import LOG_LIMIT
 from broker.server.run import run
 from broker.server.start_error import StartError
 
@@ -23,12 +24,16 @@ def serve(arguments: Sequence[str]) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(LOG_LIMIT)
     try:
         settings = settings_of(options)
         return run(Path(options.data), settings)
     except (ConfigError, StartError, OSError) as error:
         sys.stderr.write(f"odradek broker: {error}\n")
         return 1
+    finally:
+        LOG_LIMIT.tick()
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

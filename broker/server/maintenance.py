@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from broker.log_limit import LOG_LIMIT
 from broker.model.errors import StorageError
 from broker.replication.partition import Partition
 from broker.server.cleaning import Cleaning
@@ -74,6 +75,7 @@ class Maintenance:
         broker = self._broker
         self._timer = broker.loop.call_later(TICK_SECONDS, self._on_tick)
         broker.replicas.traffic.now += 1
+        LOG_LIMIT.tick()
         now_ms = broker.clock.monotonic_ms()
         for listener in broker.listeners:
             listener.tick(now_ms)

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker import VERSION
+from broker.log_limit import caused_by
 from broker.protocol.api_versions import ApiKey
 from broker.server.start_error import StartError
 from broker.server.tasks import Turn
@@ -109,7 +110,7 @@ class MetricsEndpoint:
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
             pass  # gone, or no scraper
         except Exception:
-            logger.exception("telling the metrics failed")
+            logger.exception("telling the metrics failed", extra=caused_by("scrapers"))
         finally:
             self._clients.discard(task)
             writer.close()

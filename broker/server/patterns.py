@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 if TYPE_CHECKING:
     from broker.server.background import Threads
 
+from broker.log_limit import caused_by
+
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -61,7 +63,10 @@ def matches(patterns: frozenset[str], names: list[str]) -> dict[str, frozenset[s
         try:
             expression = compiled(pattern)
         except ValueError as error:
-            logger.warning("the pattern %r of a group is passed over: %s", pattern, error)
+            logger.warning(
+                "the pattern %r of a group is passed over: %s",
+                pattern, error, extra=caused_by("groups"),
+            )  # fmt: skip
             found[pattern] = frozenset()
         else:
             found[pattern] = frozenset(filter(expression.fullmatch, names))
@@ -77,7 +82,9 @@ class PatternMatching:
     def compute(self, work: Callable[[], T], done: Callable[[T | None], None]) -> None:
         def then(found: T | None, error: Exception | None) -> None:
             if error is not None:
-                logger.error("what a group needs was not computed", exc_info=error)
+                logger.error(
+                    "what a group needs was not computed", exc_info=error, extra=caused_by("groups")
+                )
             done(found)
 
         self._threads.compute(work, then)
@@ -90,7 +97,11 @@ class PatternMatching:
     ) -> None:
         def then(found: dict[str, frozenset[str]] | None, error: Exception | None) -> None:
             if error is not None:
-                logger.error("patterns of a group were not matched", exc_info=error)
+                logger.error(
+                    "patterns of a group were not matched",
+                    exc_info=error,
+                    extra=caused_by("groups"),
+                )
             done(found)
 
         self._threads.compute(lambda: matches(patterns, list(names)), then)

@@ -54,6 +54,7 @@ from broker.coordinator.group.requests import (
 )
 from broker.coordinator.ports import KnownTopics, PatternMatcher, ShardTimers
 from broker.coordinator.result import CoordinatorRecord, CoordinatorResult, nothing
+from broker.log_limit import caused_by
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.model.ids import TopicId
@@ -520,7 +521,13 @@ class ConsumerGroups:
         member = group.members.get(member_id) if group is not None else None
         if group is None or member is None:
             return nothing()
-        logger.info("group %s: %s is removed, its %s time is over", group_id, member_id, why)
+        logger.info(
+            "group %s: %s is removed, its %s time is over",
+            group_id,
+            member_id,
+            why,
+            extra=caused_by("groups"),
+        )
         return self.on_silent(group, member)
 
     def _set_rebalance(self, group_id: str, member: ConsumerMember) -> None:
@@ -537,7 +544,12 @@ class ConsumerGroups:
         member = group.members.get(member_id) if group is not None else None
         if group is None or member is None or member.member_epoch != member_epoch:
             return nothing()
-        logger.info("group %s: %s did not give up partitions in time", group_id, member_id)
+        logger.info(
+            "group %s: %s did not give up partitions in time",
+            group_id,
+            member_id,
+            extra=caused_by("groups"),
+        )
         return self.on_silent(group, member)
 
     def cancel_timers(self, group_id: str, member_id: str) -> None:

@@ -62,6 +62,7 @@ from broker.coordinator.group.requests import (
 from broker.coordinator.ports import KnownTopics, ShardTimers
 from broker.coordinator.record_codec import MalformedRecord
 from broker.coordinator.result import CoordinatorRecord, CoordinatorResult, nothing
+from broker.log_limit import caused_by
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.model.ids import TopicId
@@ -142,7 +143,9 @@ class Migration:
         records += made
         for member in members:
             self._consumers.set_session(group_id, member)
-        logger.info("group %s is upgraded to the consumer protocol", group_id)
+        logger.info(
+            "group %s is upgraded to the consumer protocol", group_id, extra=caused_by("groups")
+        )
         return consumer
 
     def _upgraded_member(self, group: ClassicGroup, member: Member) -> ConsumerMember:
@@ -220,7 +223,11 @@ class Migration:
         leader_id = members[0].member_id
         made = StoredGroup(CONSUMER, group.group_epoch, name, leader_id, now_ms, tuple(stored))
         records.append(group_record(group.group_id, made))
-        logger.info("group %s is downgraded to the classic protocol", group.group_id)
+        logger.info(
+            "group %s is downgraded to the classic protocol",
+            group.group_id,
+            extra=caused_by("groups"),
+        )
         return records
 
     def _assignment_of(

@@ -36,6 +36,7 @@ from broker.coordinator.group.requests import (
 from broker.coordinator.group.states import GroupState
 from broker.coordinator.ports import ShardTimers
 from broker.coordinator.result import CoordinatorResult, nothing
+from broker.log_limit import caused_by
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 
@@ -509,7 +510,12 @@ class Rebalance:
         member = group.members.get(member_id)
         if member is None or member.may_be_silent:
             return nothing()
-        logger.info("group %s: %s has fallen silent and is removed", group_id, member_id)
+        logger.info(
+            "group %s: %s has fallen silent and is removed",
+            group_id,
+            member_id,
+            extra=caused_by("groups"),
+        )
         self._dismiss(group, member)
         if group.state in (_STABLE, _COMPLETING):
             return self._prepare_or_complete(group)

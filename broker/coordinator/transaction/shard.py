@@ -66,6 +66,7 @@ from broker.coordinator.transaction.transaction import (
     Transaction,
     new_transaction,
 )
+from broker.log_limit import caused_by
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.model.ids import TopicPartition
@@ -303,7 +304,11 @@ class TransactionShard:
                 partial(self._on_timeout, transactional_id),
             )
             return nothing()
-        logger.info("the transaction of %r has timed out and is aborted", transactional_id)
+        logger.info(
+            "the transaction of %.100r has timed out and is aborted",
+            transactional_id,
+            extra=caused_by("transactions"),
+        )
         changed = entry.current.fenced(self._clock.wall_ms())
         return self._change(transactional_id, entry, changed, None)
 
@@ -395,8 +400,8 @@ class TransactionShard:
             return
         if not entry.attempts:
             logger.warning(
-                "the transaction of %r cannot be ended on %s yet: %s",
-                transactional_id, failed[0], failed[1].name,
+                "the transaction of %.100r cannot be ended on %s yet: %s",
+                transactional_id, failed[0], failed[1].name, extra=caused_by("transactions"),
             )  # fmt: skip
         self._write_markers_later(transactional_id, entry)
 

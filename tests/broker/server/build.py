@@ -34,6 +34,7 @@ class FakeConnection:
         self.close_reason: str | None = None
         self.client_id = "test"
         self.local_address = ("127.0.0.1", 9092)
+        self.peer_host = "127.0.0.1"
 
     def defer(self, header: object, is_alone: bool = False) -> ResponseSlot:
         slot = ResponseSlot(cast(Connection, self))
