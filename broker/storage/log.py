@@ -768,9 +768,7 @@ class Log:
         for file in self._segments.active.open_files():
             file.datasync()
         context.fs.sync_directory(self.directory)
-        rebuild_producers(
-            self.producers, self._snapshots, self._segments, self.log_start_offset, offset, -1
-        )
+        rebuild_producers(self.producers, self._snapshots, self._segments, offset, -1)
         # Or all that has ever ended there would hold readers back until the high watermark moves.
         self.producers.on_high_watermark(self.high_watermark)
 

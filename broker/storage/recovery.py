@@ -203,7 +203,7 @@ class _Loader:
         self._snapshots.drop_above(log_end_offset)
         if rules.was_clean and self._snapshots.newest >= 0:
             # Without any snapshot a clean stop says that there was no producer to remember.
-            self._rebuild_producers(log_start_offset, log_end_offset)
+            self._rebuild_producers(log_end_offset)
         if self._has_changed_names:
             # Or a power loss could bring old files back beside, or over, what is written now.
             self._fs.sync_directory(self._directory)
@@ -328,12 +328,11 @@ class _Loader:
             _new_segment(self._context, self._directory, self._config, start_offset, now_ms)
         ]
 
-    def _rebuild_producers(self, start_offset: int, end_offset: int) -> None:
+    def _rebuild_producers(self, end_offset: int) -> None:
         rebuild_producers(
             self._producers,
             self._snapshots,
             Segments(self._segments),
-            start_offset,
             end_offset,
             self._rules.now_ms - self._context.producer_id_expiration_ms,
         )
@@ -427,8 +426,7 @@ class _Loader:
                 self._rebuild_indexes(segment)
         self._check_newest(self._segments[:first])
         base_offset = self._segments[first].base_offset
-        start_offset = max(self._segments[0].base_offset, self._rules.log_start_offset)
-        self._rebuild_producers(min(start_offset, base_offset), base_offset)
+        self._rebuild_producers(base_offset)
         next_offset = base_offset
         leader_epoch = -1
         for slot in range(first, len(self._segments)):
@@ -452,20 +450,19 @@ class _Loader:
     def _scan(self, slot: int, next_offset: int, leader_epoch: int) -> tuple[_SegmentScan, str]:
         """Go over one segment; gives the fault that ended it, or ''."""
         segment = self._segments[slot]
-        log_start_offset = self._rules.log_start_offset
         resumption = self._resumption(segment) if slot == len(self._segments) - 1 else None
         if resumption is not None:
             before = self._producers
             self._producers = ProducerState()
             snapshot_offset = resumption.snapshot_offset
-            self._rebuild_producers(snapshot_offset, snapshot_offset)
+            self._rebuild_producers(snapshot_offset)
             scan = _SegmentScan(
                 self._context,
                 segment,
                 self._epochs,
                 self._producers,
                 resumption.leader_epoch,
-                max(log_start_offset, snapshot_offset),
+                snapshot_offset,
             )
             fault = scan.resume(self._rules.recovery_point, resumption)
             if scan.next_offset >= snapshot_offset:
@@ -474,7 +471,7 @@ class _Loader:
             self._snapshots.drop_above(scan.next_offset)
             self._producers = before
         scan = _SegmentScan(
-            self._context, segment, self._epochs, self._producers, leader_epoch, log_start_offset
+            self._context, segment, self._epochs, self._producers, leader_epoch, segment.base_offset
         )
         return scan, scan.run(self._rules.recovery_point, next_offset)
 
@@ -630,7 +627,9 @@ class _SegmentScan:
         self._producers = producers
         #: Of the last batch: leader epochs never fall along a log.
         self.last_epoch = last_epoch
-        #: Batches that end below do not count for producers: deleted, or in a snapshot.
+        #: Batches that end below do not count for producers: they are in a snapshot. Those below the log
+        #: start do count, as in Kafka's recovery: where DeleteRecords left no more than a producer's marker,
+        #: its next sequence would otherwise be out of order (KAFKA-7298).
         self._producers_from = producers_from
         self._checked_from = 0
         self.next_offset = 0

@@ -16,19 +16,20 @@ def rebuild_producers(
     producers: ProducerState,
     snapshots: SnapshotFiles,
     segments: Segments,
-    start_offset: int,
     end_offset: int,
     expired_before_ms: int,
 ) -> None:
     """Make ``producers`` what they were at ``end_offset``. Waits for the disk.
 
+    Without a snapshot all that the files hold counts, what lies below the log start too: a
+    producer whose records were deleted goes on with its sequence.
     Producers whose last batch is older than ``expired_before_ms`` are not brought back, but for
     those with an open transaction.
     """
     newest = snapshots.load_newest(end_offset)
     if newest is None:
-        producers.clear(start_offset)
-        offset = start_offset
+        offset = min(segments[0].base_offset, end_offset)
+        producers.clear(offset)
     else:
         offset, entries = newest
         producers.load(entries, offset, lambda entry: entry.last_timestamp < expired_before_ms)

@@ -16,7 +16,6 @@ from tests.support.transactions import (
     TransactionalProducer,
     committed_values,
     settled,
-    wait_for_coordinator,
     wait_for_state,
 )
 from tests.support.wire import Wire
@@ -156,7 +155,7 @@ def test_transactions_that_take_their_time_leak_nothing(broker: Broker, topic: s
 def test_a_producer_goes_on_behind_records_that_were_deleted(
     wire: Wire, topic: str, producer: TransactionalProducer, start: int
 ) -> None:
-    """C078"""
+    """C078; after a restart: ``test_transactions_deleted.py``."""
     producer.add(topic, 0)
     assert producer.produce(topic, [b"%d" % number for number in range(5)]) == 0
     producer.end(True)
@@ -167,31 +166,6 @@ def test_a_producer_goes_on_behind_records_that_were_deleted(
     producer.end(True)
     wait_for_state(wire, producer.transactional_id, "CompleteCommit")
     assert committed_values(wire, topic) == [b"5"]
-
-
-@pytest.mark.parametrize("start", [5, 6], ids=["only the marker is left", "nothing is left"])
-def test_a_producer_goes_on_after_a_restart_behind_records_that_were_deleted(
-    own_broker: Broker, start: int
-) -> None:
-    """C078, the variant: a clean stop leaves a snapshot of what is known of the producer."""
-    with Wire(own_broker.address) as wire:
-        topic = create_topic(wire)
-        producer = TransactionalProducer(wire).init()
-        producer.add(topic, 0)
-        assert producer.produce(topic, [b"%d" % number for number in range(5)]) == 0
-        producer.end(True)
-        wait_for_state(wire, producer.transactional_id, "CompleteCommit")
-        assert requests.delete_records(wire, topic, start).low_watermark == start
-    own_broker.stop()
-    own_broker.start()
-    with Wire(own_broker.address) as wire:
-        wait_for_coordinator(wire, producer.transactional_id)
-        producer.wire = wire
-        producer.add(topic, 0)
-        assert producer.produce(topic, [b"5"]) == 0
-        producer.end(True)
-        wait_for_state(wire, producer.transactional_id, "CompleteCommit")
-        assert committed_values(wire, topic) == [b"5"]
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ class TransactionalProducer:
         assert code == 0
 
     def produce(
-        self, topic: str, values: Sequence[bytes], *, partition: int = 0, version: int = 11
+        self, topic: str, values: Sequence[Record | bytes], *, partition: int = 0, version: int = 11
     ) -> int:
         """The partition's verdict."""
         sequence = self.sequences.get((topic, partition), 0)

@@ -7,6 +7,7 @@ import os
 import random
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -307,6 +308,34 @@ def test_a_damaged_snapshot_costs_only_reading_more(tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes()[:-1])
     log = reopen(tmp_path, SMALL, clean=False, recovery_point=40)
     assert append(log, batch(producer_id=3, producer_epoch=0, base_sequence=38)).is_duplicate
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_records_below_the_start_tell_their_producers_sequence(
+    tmp_path: Path, is_clean: bool
+) -> None:
+    """C078: only the marker is left to read, and no snapshot."""
+    log = new_log(tmp_path, SMALL)
+    append(log, batch(5, size=1, **produced_in_transaction(0)))
+    append(log, build_marker(TransactionMarker(3, 0, is_commit=True, coordinator_epoch=0), NOW_MS))
+    log.close()
+    for path in (tmp_path / str(TP)).glob("*.snapshot"):
+        path.write_bytes(path.read_bytes()[:-1])
+    log = reopen(tmp_path, SMALL, clean=is_clean, log_start_offset=5)
+    assert append(log, batch(5, size=1, **produced_in_transaction(0))).is_duplicate
+    assert append(log, batch(size=1, **produced_in_transaction(5))).base_offset == 6
+    log.set_high_watermark(6)
+    log.truncate_to(6)
+    assert append(log, batch(size=1, **produced_in_transaction(5))).base_offset == 6
+
+
+def produced_in_transaction(base_sequence: int) -> dict[str, Any]:
+    return {
+        "producer_id": 3,
+        "producer_epoch": 0,
+        "base_sequence": base_sequence,
+        "is_transactional": True,
+    }
 
 
 def test_a_log_that_ends_below_its_start_begins_anew_there(tmp_path: Path) -> None:
