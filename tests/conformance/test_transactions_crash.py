@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,6 +52,7 @@ def test_a_copy_job_is_killed_and_so_is_the_broker(
     command = [*program(), broker.bootstrap, "copier", "copy", "source", "target"]
     job = Job(command, tmp_path / "job.txt")
     job.start()
+    kills: Counter[str] = Counter()
     try:
         for _ in range(copy_jobs.KILLS):
             goal = job.line_count + dice.randrange(1, 8)
@@ -60,10 +62,14 @@ def test_a_copy_job_is_killed_and_so_is_the_broker(
                 return job.line_count >= goal or is_done(broker, inputs)
 
             processes.wait_until(is_further, 120, "transactions")
+            if is_done(broker, inputs):
+                kills["too late"] += 1
             if dice.random() < 0.5:
+                kills["job"] += 1
                 job.kill()
                 job.start()
             else:
+                kills["broker"] += 1
                 broker.kill9()
                 broker.start()
 
@@ -72,6 +78,7 @@ def test_a_copy_job_is_killed_and_so_is_the_broker(
             return is_done(broker, inputs)
 
         processes.wait_until(is_over, 300 + 5 * copy_jobs.KILLS, "the end")
+        print(f"{dict(kills)} kills, {job.line_count} transactions, {job.lives} jobs")
     finally:
         job.kill()
     for partition, (found, values) in enumerate(zip(copied(broker), inputs, strict=True)):
