@@ -139,6 +139,14 @@ class ReplicaFetchOperation(FetchOperation):
                 entry.quiet_version = -1
 
     def collect(self) -> None:
+        """Again if the look itself brought news where it had passed already: what this request acknowledges
+        may commit the end of a transaction, whose markers are appended in the same turn, and nobody would wake
+        a request that does not wait yet."""
+        self._look_once()
+        while self._replica_session.has_news and not self.is_answerable:
+            self._look_once()
+
+    def _look_once(self) -> None:
         self._begin_look()
         for entry in tuple(self._entries):  # whoever finds rest leaves them
             replica = entry.replica

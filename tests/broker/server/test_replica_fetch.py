@@ -22,6 +22,7 @@ from broker.protocol.request import parse_header
 from broker.replication.replicated_partition import ReplicatedPartition
 from broker.server.cluster.private_wire import Proving
 from broker.server.connection import Connection
+from broker.server.coordinator_log import when_committed
 from broker.server.handlers import HOT_HANDLERS
 from tests.broker.replication.build import ORDERS, TOPIC_ID, rules_of
 from tests.broker.server.build import HandlerWorld, Pending, content
@@ -47,12 +48,15 @@ class Leader(HandlerWorld):
         self.session = (0, 0)
 
     def lead(self, epoch: int = 1) -> ReplicatedPartition:
+        return self.lead_many(1, epoch)[0]
+
+    def lead_many(self, count: int, epoch: int = 1) -> list[ReplicatedPartition]:
         now = LeaderAndIsr(ONE, epoch, epoch, REPLICAS, frozenset(REPLICAS))
         topic_config = config()
-        self.replicas.host_topic(ORDERS, TOPIC_ID, [now], topic_config, rules_of(topic_config))
-        partition = self.replicas.find(ORDERS, 0)
-        assert isinstance(partition, ReplicatedPartition)
-        return partition
+        states = [now] * count
+        self.replicas.host_topic(ORDERS, TOPIC_ID, states, topic_config, rules_of(topic_config))
+        partitions = [self.replicas.find(ORDERS, index) for index in range(count)]
+        return cast(list[ReplicatedPartition], partitions)
 
     def send(
         self,
@@ -90,8 +94,10 @@ class Leader(HandlerWorld):
         return answer
 
 
-def wanted(offset: int, last_epoch: int = -1, leader_epoch: int = 1) -> WantedPartition:
-    return WantedPartition(0, leader_epoch, offset, last_epoch, 0, 1 << 20)
+def wanted(
+    offset: int, last_epoch: int = -1, leader_epoch: int = 1, index: int = 0
+) -> WantedPartition:
+    return WantedPartition(index, leader_epoch, offset, last_epoch, 0, 1 << 20)
 
 
 @pytest.fixture
@@ -113,6 +119,27 @@ def test_a_follower_gets_what_is_not_committed_and_commits_it_by_fetching_on(
     world.run()
     (second,) = world.take(waiting).partitions
     assert (second.high_watermark, len(second.records) > 0) == (1, True)
+
+
+@pytest.mark.parametrize("ended", [0, 1])
+def test_what_an_acknowledgement_brings_about_is_in_the_same_answer(
+    world: Leader, ended: int
+) -> None:
+    """As the end of a transaction does, once it is committed: its markers are appended in the same turn, and a
+    follower that did not see them slept over them."""
+    partitions = world.lead_many(2)
+    outcome, data = partitions[ended], partitions[1 - ended]
+    world.append(outcome)
+    both = [wanted(0, index=index) for index in range(2)]
+    world.take(world.send(*both))
+
+    def write_marker(_: ErrorCode) -> None:
+        world.append(data)
+
+    when_committed(world.broker, outcome, 30_000, write_marker)
+    answer = world.take(world.send(wanted(1, 1, index=ended)))
+    assert outcome.high_watermark == 1
+    assert [each.index for each in answer.partitions if len(each.records)] == [1 - ended]
 
 
 def test_what_is_not_named_is_fetched_on_and_answers_name_only_news(world: Leader) -> None:
