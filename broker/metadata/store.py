@@ -172,7 +172,8 @@ class MetadataStore(Protocol):
     def read_subtree(
         self, path: str, done: Callable[[list[tuple[str, Node]] | Failed], None]
     ) -> None:
-        """The node and everything below it, parents before children; empty without a node.
+        """The node and everything below it, parents before children and siblings in order; empty
+        without a node.
 
         Atomic for the local store only: others may see a write half, and call back after the
         callbacks of later calls.

@@ -54,6 +54,7 @@ from broker.metadata.store import (
     Watcher,
 )
 from broker.metadata.zookeeper_address import ZooKeeperAddress
+from broker.metadata.zookeeper_reads import Found, MultiRead, SubtreeWalk, failure
 from broker.metadata.zookeeper_session import SessionFile
 
 logger: Final = logging.getLogger(__name__)
@@ -221,34 +222,30 @@ class ZooKeeperStore:
     def read_subtree(
         self, path: str, done: Callable[[list[tuple[str, Node]] | Failed], None]
     ) -> None:
-        SubtreeWalk(self, path, done).start()
+        def read(found: list[Found] | Failed) -> None:
+            if isinstance(found, Failed):
+                done(found)
+            else:
+                root = self._address.chroot
+                done([(full.removeprefix(root) or "/", _node(*node)) for full, *node in found])
 
-    def read_with_children(
-        self, path: str, done: Callable[[tuple[Node, list[str]] | Failed | None], None]
-    ) -> None:
-        """The node, and its children's names if it has any."""
+        SubtreeWalk(self._read_many, read).start(self._full(path))
+
+    def _read_many(self, request: MultiRead, done: Callable[[list[Any] | Failed], None]) -> None:
         failed = Failed("not connected to ZooKeeper")
         asked = self._ask(done, failed, failed)
         if asked is None:
             return
-        node: Node
 
-        def received(answer: Any) -> None:
-            nonlocal node
-            if isinstance(answer, Exception):
-                self._settle(asked, _read_failure(answer))
-                return
-            node = _node(*answer)
-            if answer[1].children_count:
-                self._send(asked, lambda: self._client.get_children_async(self._full(path)), listed)
-            else:
-                self._settle(asked, (node, []))
+        def send() -> Answer:
+            answer = Answer(self._post)
+            self._client._call(request, answer)  # kazoo has no public call for it
+            return answer
 
-        def listed(answer: Any) -> None:
-            is_failure = isinstance(answer, Exception)
-            self._settle(asked, _read_failure(answer) if is_failure else (node, sorted(answer)))
+        def received(answers: object) -> None:
+            self._settle(asked, failure(answers) if isinstance(answers, Exception) else answers)
 
-        self._send(asked, lambda: self._client.get_async(self._full(path)), received)
+        self._send(asked, send, received)
 
     # Requests ----------------------------------------------------------------------------------
 
@@ -463,46 +460,6 @@ class ZooKeeperStore:
         self._state = state
         for listener in self._listeners:
             listener(state)
-
-
-class SubtreeWalk:
-    """Reads a node and all below it; who is gone by the time it is read is left out."""
-
-    def __init__(
-        self,
-        store: ZooKeeperStore,
-        path: str,
-        done: Callable[[list[tuple[str, Node]] | Failed], None],
-    ) -> None:
-        self._store = store
-        self._path = path
-        self._done = done
-        self._found: dict[str, Node] = {}
-        self._left = 0
-        self._failed: Failed | None = None
-
-    def start(self) -> None:
-        self._visit(self._path)
-
-    def _visit(self, path: str) -> None:
-        self._left += 1
-        self._store.read_with_children(path, partial(self._visited, path))
-
-    def _visited(self, path: str, found: tuple[Node, list[str]] | Failed | None) -> None:
-        self._left -= 1
-        if isinstance(found, Failed):
-            self._failed = found
-        elif found is not None and self._failed is None:
-            node, names = found
-            self._found[path] = node
-            prefix = path.rstrip("/")
-            for name in names:
-                self._visit(f"{prefix}/{name}")
-        if not self._left:
-            self._done(self._failed if self._failed is not None else self._in_order())
-
-    def _in_order(self) -> list[tuple[str, Node]]:
-        return sorted(self._found.items(), key=lambda item: item[0].rstrip("/").split("/"))
 
 
 def _too_large(operations: list[Operation]) -> Refused | None:

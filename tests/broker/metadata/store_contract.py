@@ -145,9 +145,14 @@ class StoreContract:
         assert ask(world, world.store.children, "/a") == ["b"]
 
     def test_a_subtree_is_read_parents_first(self, world: World) -> None:
-        submit(world, *(Create(path) for path in ("/a", "/a/c", "/a/b", "/a/b/d", "/ab")))
+        made = ("/a", "/a/c", "/a/c/e", "/a/b", "/a/b/d", "/a/b/d/f", "/ab")
+        submit(world, *(Create(path, path.encode()) for path in made))
         found = ask(world, world.store.read_subtree, "/a")
-        assert [path for path, _ in found] == ["/a", "/a/b", "/a/b/d", "/a/c"]
+        paths = [path for path, _ in found]
+        assert sorted(paths) == sorted(made[:-1])
+        assert [node.data.decode() for _, node in found] == paths
+        assert all(paths.index(path.rpartition("/")[0]) < paths.index(path) for path in paths[1:])
+        assert paths.index("/a/b") < paths.index("/a/c")
 
     def test_what_is_done_is_there_after_a_restart(self, world: World) -> None:
         submit(world, Create("/a", b"1"), Create("/a/b", b"\x00\xff"), Create("/c"))
