@@ -22,8 +22,8 @@ from broker.model.ids import NO_BROKER, BrokerId
 class Term(Protocol):
     """The part of ``Controller`` that a candidacy drives."""
 
-    def take_office(self, replaces: int | None, done: Callable[[str | None], None]) -> None:
-        """Elect and load. ``replaces``: version of the node that our own session holds."""
+    def take_office(self, replaces: Node | None, done: Callable[[str | None], None]) -> None:
+        """Elect and load. ``replaces``: the node of our own session, or of a suspect."""
         ...
 
     def brokers_seen(
@@ -51,7 +51,7 @@ class Candidacy:
         #: In office, or on the way into it.
         self.term: Term | None = None
         self.is_in_office = False
-        self._node_version: int | None = None
+        self._node: Node | None = None
         self._brokers: Watching | None = None
         self._watching = watch_node(store, znodes.CONTROLLER, self._found)
 
@@ -66,8 +66,8 @@ class Candidacy:
     def suspect(self) -> None:
         """The controller seems to be dead: take its place. It may well be alive; then its writes
         are refused from there on, as the controller epoch has risen."""
-        if self.term is None and self._node_version is not None:
-            self._run(self._node_version)
+        if self.term is None and self._node is not None:
+            self._run(self._node)
 
     def on_session(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
@@ -78,7 +78,7 @@ class Candidacy:
                 self._brokers.on_connected()
 
     def _found(self, node: Node | None) -> None:
-        self._node_version = None if node is None else node.version
+        self._node = node
         controller_id = NO_BROKER if node is None else znodes.decode_controller(node.data)
         if controller_id != self.controller_id:
             self.controller_id = controller_id
@@ -87,9 +87,9 @@ class Candidacy:
         if self.is_in_office and not is_ours:
             self._end_term("Another broker is the controller.")
         if self.term is None and (node is None or is_ours):
-            self._run(None if node is None else node.version)
+            self._run(node)
 
-    def _run(self, replaces: int | None) -> None:
+    def _run(self, replaces: Node | None) -> None:
         term: Term
 
         def stopped(why: str) -> None:

@@ -122,7 +122,7 @@ class Controller:
         done: Callable[[str | None], None],
         *,
         skeleton: Sequence[str] = znodes.SKELETON,
-        replaces: int | None = None,
+        replaces: Node | None = None,
     ) -> None:
         """Become the controller. ``done(None)`` when active, else with the reason.
 

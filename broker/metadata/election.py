@@ -32,6 +32,8 @@ FIRST_CONTROLLER_EPOCH = 1
 #: Someone else laid the tree out, or took part in the election, at the same time.
 MAX_ATTEMPTS = 10
 
+_ANOTHER = "Another broker is the controller."
+
 
 @dataclass(frozen=True, slots=True)
 class Election:
@@ -49,11 +51,11 @@ def elect(
     done: Callable[[Election | str], None],
     *,
     skeleton: Sequence[str] = znodes.SKELETON,
-    replaces: int | None = None,
+    replaces: Node | None = None,
 ) -> None:
     """``done`` with the election won, or with the reason why not.
 
-    ``replaces`` is the version of the ``/controller`` node to take away in the same submission.
+    ``replaces`` is the ``/controller`` node to take away in the same submission, and no later one.
     """
     _Candidate(store, broker_id, cluster_id, clock, done, skeleton, replaces).read()
 
@@ -69,7 +71,7 @@ class _Candidate:
         clock: Clock,
         done: Callable[[Election | str], None],
         skeleton: Sequence[str],
-        replaces: int | None,
+        replaces: Node | None,
     ) -> None:
         self._store = store
         self._broker_id = broker_id
@@ -84,7 +86,14 @@ class _Candidate:
     def read(self) -> None:
         self._attempts += 1
         self._found = {}
-        paths = (*self._skeleton, znodes.CLUSTER_ID, znodes.CONTROLLER_EPOCH)
+        # The controller after the epoch: whoever is elected between the two is seen, and whoever is
+        # elected later has raised the epoch's version. Its node's own version is always the same.
+        paths = (
+            *self._skeleton,
+            znodes.CLUSTER_ID,
+            znodes.CONTROLLER_EPOCH,
+            znodes.CONTROLLER,
+        )
         for path in paths:
             self._store.get(path, self._reader(path, is_last=path is paths[-1]))
 
@@ -113,6 +122,12 @@ class _Candidate:
                     f"the metadata store to cluster {known}."
                 )
                 return
+        controller = self._found[znodes.CONTROLLER]
+        if controller is not None and (
+            self._replaces is None or controller.creation_id != self._replaces.creation_id
+        ):
+            self._done(_ANOTHER)
+            return
         epoch = self._found[znodes.CONTROLLER_EPOCH]
         operations: list[Operation] = [
             Create(path) for path in self._skeleton if self._found[path] is None
@@ -129,8 +144,8 @@ class _Candidate:
             data = znodes.encode_controller_epoch(controller_epoch)
             operations.append(SetData(znodes.CONTROLLER_EPOCH, data, epoch.version))
         data = znodes.encode_controller(self._broker_id, self._clock.wall_ms())
-        if self._replaces is not None:
-            operations.append(Delete(znodes.CONTROLLER, self._replaces))
+        if controller is not None:
+            operations.append(Delete(znodes.CONTROLLER, controller.version))
         operations.append(Create(znodes.CONTROLLER, data, is_ephemeral=True))
         self._store.submit(operations, lambda outcome: self._answered(outcome, election))
 
@@ -138,11 +153,9 @@ class _Candidate:
         if isinstance(outcome, Done):
             self._done(election)
         elif isinstance(outcome, Refused) and outcome.path == znodes.CONTROLLER:
-            self._done("Another broker is the controller.")
+            self._done(_ANOTHER)
         elif (
             isinstance(outcome, Refused)
-            # Who wanted to replace a controller must not replace the next one.
-            and self._replaces is None
             and outcome.reason in (RefusalReason.NODE_EXISTS, RefusalReason.BAD_VERSION)
             and self._attempts < MAX_ATTEMPTS
         ):

@@ -14,6 +14,7 @@ from broker.metadata.controller import Controller
 from broker.metadata.fencing import Fencing, Verdict
 from broker.metadata.image import BrokerImage, ClusterImage
 from broker.metadata.image_feed import ImageFeed
+from broker.metadata.store import Node
 from broker.model.ids import BrokerId
 
 #: Makes a controller: told of images, and of why its term ended.
@@ -45,7 +46,7 @@ class ControllerTerm:
         self._leaving: list[Callable[[], None]] = []
         self._settled: Callable[[bool], None] = lambda is_done: None
 
-    def take_office(self, replaces: int | None, done: Callable[[str | None], None]) -> None:
+    def take_office(self, replaces: Node | None, done: Callable[[str | None], None]) -> None:
         def started(why_not: str | None) -> None:
             if why_not is None:
                 self.feed = ImageFeed(self.controller.image)

@@ -212,12 +212,20 @@ class SessionContract:
         node = get(world, loser, znodes.CONTROLLER)
         assert node.owner == first.session_id
         taken: list[Election | str] = []
-        elect(loser, BrokerId(7), CLUSTER_ID, clock(), taken.append, replaces=node.version)
+        elect(loser, BrokerId(7), CLUSTER_ID, clock(), taken.append, replaces=node)
         world.wait(lambda: bool(taken), "the take-over")
         assert isinstance(taken[0], Election)
         assert taken[0].controller_epoch == won.controller_epoch + 1
         refused = submit(world, first, fence, Create("/too_late"))
         assert refused == Refused(RefusalReason.BAD_VERSION, 0, znodes.CONTROLLER_EPOCH)
+
+        # Who suspected the first one, and is late, leaves the one after it in office.
+        late: list[Election | str] = []
+        elect(first, BrokerId(8), CLUSTER_ID, clock(), late.append, replaces=node)
+        world.wait(lambda: bool(late), "the second suspicion")
+        assert late == ["Another broker is the controller."]
+        fence = Check(znodes.CONTROLLER_EPOCH, taken[0].epoch_version)
+        assert isinstance(submit(world, loser, fence, Create("/by_the_second")), Done)
 
     # Registration
 
