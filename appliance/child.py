@@ -78,6 +78,11 @@ def is_ready(data_directory: Path, name: str) -> bool:
         return False
 
 
+def import_no_test_tools() -> None:
+    """kio brings strategies for property tests wherever hypothesis is installed: 0.2 s of a start and 5 MB."""
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
+
+
 def end_with_parent() -> None:
     """Ask this process to stop (SIGTERM) when its supervisor is gone."""
     given = os.environ.pop(PARENT_FD_VARIABLE, None)

@@ -6,6 +6,7 @@ import hashlib
 import sys
 from collections.abc import Mapping
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -84,7 +85,6 @@ INSTALLED_APPS = [
     "channels",
     "django_htmx",
     "axes",
-    "ninja",
     "django_celery_beat",
     "dashboard",
 ]
@@ -225,7 +225,13 @@ def _static_digest() -> str:
     return digest.hexdigest()[:12]
 
 
-STATICFILES_DIRS = [BASE_DIR / "static"]
+def _swagger() -> list[Path]:
+    """Swagger UI lies in django-ninja, which is not imported before somebody asks the API."""
+    found = find_spec("ninja")
+    return [Path(place, "static") for place in (found and found.submodule_search_locations) or ()]
+
+
+STATICFILES_DIRS = [BASE_DIR / "static", *_swagger()]
 # Whole, prefix and all: Django would add the prefix of whichever thread asks first.
 STATIC_URL = f"{CONFIG.root_path}/static/{_static_digest()}/"
 SERVESTATIC_USE_FINDERS = True

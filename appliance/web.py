@@ -28,6 +28,7 @@ NICENESS = 5
 
 def main() -> int:
     child.end_with_parent()
+    child.import_no_test_tools()
     child.end_at_signals_until_served()
     child.be_first_to_go(200)
     os.nice(NICENESS)

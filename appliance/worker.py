@@ -61,6 +61,7 @@ def give_back() -> None:
 
 def main() -> int:
     child.end_with_parent()
+    child.import_no_test_tools()
     child.end_at_signals_until_served()
     child.be_first_to_go(300)
     os.environ["DJANGO_SETTINGS_MODULE"] = SETTINGS

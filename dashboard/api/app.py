@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import wraps
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render
 from django.urls import URLPattern, URLResolver, re_path
 from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI
@@ -55,7 +57,13 @@ What the pages can do with the cluster, its records, groups, alerts, jobs, repor
 class Docs(Swagger):
     """Swagger UI from this host, within the dashboard's own policy: no inline script."""
 
-    template = "dashboard/api_docs.html"
+    def render_page(self, request: HttpRequest, api: NinjaAPI, **kwargs: Any) -> HttpResponse:
+        shown = {
+            "swagger_settings": json.dumps(
+                {**self.settings, "url": self.get_openapi_url(api, kwargs)}, indent=1
+            )
+        }
+        return render(request, "dashboard/api_docs.html", shown)
 
 
 TOO_LARGE = {
@@ -115,7 +123,8 @@ def make() -> NinjaAPI:
 
 
 api = make()
-GUARDED = frozenset({"openapi-json", "openapi-view"})
+DOCS = "openapi-view"
+GUARDED = frozenset({"openapi-json", DOCS})
 """For people and programs that are signed in or show a token; the API guards the rest itself."""
 
 

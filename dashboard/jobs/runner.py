@@ -67,6 +67,11 @@ class RunContext:
             raise Cancelled
 
 
+def _level(run: JobRun) -> int:
+    """What runs by schedule, every minute some of it, and ends well is told by the page of jobs alone."""
+    return logging.DEBUG if run.trigger == JobRun.Trigger.SCHEDULE else logging.INFO
+
+
 class Runner:
     """Of one worker process, whose ``name`` stands in its runs' rows."""
 
@@ -130,7 +135,7 @@ class Runner:
                 del self._running[run_id]
 
     def _run(self, run: JobRun, context: RunContext) -> None:
-        logger.info("%s %s: run %d begins", run.job, run.target, run.pk)
+        logger.log(_level(run), "%s %s: run %d begins", run.job, run.target, run.pk)
         try:
             result = _function(run.job)(context)
         except WorkerStopping:
@@ -153,7 +158,8 @@ class Runner:
     def _finish(self, run: JobRun, state: str, *, result: Any = None, error: str = "") -> None:
         done = runs.finish(run_id=run.pk, worker=self.name, state=state, result=result, error=error)
         ended = state if done else "over, but its lease was lost before"
-        logger.info("%s %s: run %d is %s", run.job, run.target, run.pk, ended)
+        level = _level(run) if ended == JobRun.State.OK else logging.INFO
+        logger.log(level, "%s %s: run %d is %s", run.job, run.target, run.pk, ended)
 
     def _keep_leases(self) -> None:
         # The process ends only after this thread is of no more use: jobs may outlast ``stop``.

@@ -1,5 +1,6 @@
 """Jobs under a lease: claimed once, cancelled, lost, put back; two long ones at a time."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -67,10 +68,8 @@ def _wait(stage: Stage, context: JobContext) -> str:
     return "done"
 
 
-def queue(job: str, target: str = "") -> JobRun:
-    return jobs.enqueue(
-        job=job, target=target, parameters={}, trigger=JobRun.Trigger.PERSON, actor=audit.SYSTEM
-    )
+def queue(job: str, target: str = "", trigger: JobRun.Trigger = JobRun.Trigger.PERSON) -> JobRun:
+    return jobs.enqueue(job=job, target=target, parameters={}, trigger=trigger, actor=audit.SYSTEM)
 
 
 @pytest.fixture
@@ -112,6 +111,24 @@ def test_a_job_leaves_its_result_and_a_failure_its_reason(stage: Stage) -> None:
     assert state(bad) == STATE.FAILED
     assert bad.error.splitlines()[0] == "no such thing"
     assert "ValueError: no such thing" in (run_logs.read(bad.pk) or "")
+
+
+def test_only_what_somebody_asked_for_or_what_fails_is_logged(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Schedules run every minute; an idle appliance is to be silent."""
+    caplog.set_level(logging.INFO)
+    worker().perform(queue("ok", "by-schedule", JobRun.Trigger.SCHEDULE).pk)
+    assert caplog.messages == []
+    asked = queue("ok", "asked")
+    worker().perform(asked.pk)
+    said = [f"ok asked: run {asked.pk} {word}" for word in ("begins", "is ok")]
+    assert caplog.messages == said
+    caplog.clear()
+    bad = queue("bad", "by-schedule", JobRun.Trigger.SCHEDULE)
+    worker().perform(bad.pk)
+    said = [f"bad by-schedule: run {bad.pk} {word}" for word in ("failed", "is failed")]
+    assert caplog.messages == said
 
 
 def test_a_run_is_claimed_once(stage: Stage) -> None:

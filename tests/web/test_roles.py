@@ -138,6 +138,7 @@ PAGES: dict[str, tuple[str | None, str | None]] = {
     "user_delete": (NOBODY, "admin"),
     "openapi-json": ("viewer", "viewer"),
     "openapi-view": ("viewer", "viewer"),
+    "api_docs": ("viewer", "viewer"),
 }
 ELSEWHERE = {
     "metrics": "answers 401 to whoever may not: tried below",
