@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 
-.PHONY: install bytecode compile wheel binary binary-with-spark release run check fix test-install test test-compiled sim chaos conformance bench docs clean
+.PHONY: install bytecode compile wheel binary binary-with-spark deb release run check fix test-install test test-compiled sim chaos conformance bench docs clean
 
 install: $(STAMP)
 
@@ -52,10 +52,15 @@ binary-with-spark: binary
 	$(BIN)/odradek spark prepare --data .cache
 	$(BIN)/python packaging/binary/with_spark.py dist/odradek --spark .cache/spark --output dist/odradek-with-spark
 
-# What a release hands out, anew: wheel, executables, checksums, and what is in it (SBOM).
+# dist/odradek_VERSION_amd64.deb: the executable as a service of a Debian (needs dpkg-deb).
+deb: binary
+	$(BIN)/python packaging/debian/build.py dist/odradek --output dist
+
+# What a release hands out, anew: wheel, executables, Debian package, checksums, and what is in it (SBOM).
 release:
 	rm -rf dist
 	$(MAKE) binary-with-spark
+	$(BIN)/python packaging/debian/build.py dist/odradek --output dist
 	$(BIN)/python packaging/release.py dist
 
 run: bytecode

@@ -24,6 +24,7 @@ CLONE: Final = Path(__file__).resolve().parents[1]
 ARTIFACTS: Final = (
     "odradek",
     "odradek-with-spark",
+    "odradek_*.deb",
     "odradek-*.whl",
     "odradek-*.cdx.json",
 )
