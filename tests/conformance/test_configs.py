@@ -6,11 +6,14 @@ import pytest
 
 from tests.support import processes
 from tests.support.apache import ApacheKafka
-from tests.support.odradek import OdradekBroker
+from tests.support.odradek import REPOSITORY, OdradekBroker
 from tests.support.requests import (
     APPEND,
+    BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
     DELETE,
+    GROUP_RESOURCE,
     NOT_KAFKAS,
     SET,
     SUBTRACT,
@@ -386,9 +389,32 @@ def test_broker_configs_are_told_as_apache_kafka_tells_them(
             )
             tables.append(as_table(found))
     theirs, ours = tables
+    assert set(theirs) <= set(ours)
     # What the two were started with differs, and rightly shows.
     given = {key for key, entry in theirs.items() if entry[1] == STATIC_BROKER}
     given |= {key for key, entry in ours.items() if entry[1] == STATIC_BROKER}
     compared = set(theirs) - given
     assert {key: ours.get(key) for key in compared} == {key: theirs[key] for key in compared}
     assert {key for key in set(ours) - set(theirs) if not key.startswith(NOT_KAFKAS)} == set()
+
+
+@pytest.mark.slow
+def test_settings_of_other_resources_that_apache_kafka_has_beyond_are_told_with_a_reason(
+    shared_apache: ApacheKafka, shared_odradek: OdradekBroker
+) -> None:
+    """Loggers by their kind only: Kafka's have names of Java classes."""
+    page = (REPOSITORY / "docs" / "not_implemented.md").read_text()
+    rows = page.partition("## Settings of other resources")[2].partition("\n## ")[0]
+    with Wire(shared_apache.address) as apache, Wire(shared_odradek.address) as odradek:
+        for kind in (GROUP_RESOURCE, CLIENT_METRICS_RESOURCE):
+            theirs, ours = (
+                {each.name for each in describe_configs(wire, kind, "any").configs}
+                for wire in (apache, odradek)
+            )
+            assert ours <= theirs
+            assert {name for name in theirs - ours if f"`{name}`" not in rows} == set()
+            assert {name for name in ours if f"`{name}`" in rows} == set()
+        (node,) = odradek.request("metadata", 1, topics=[]).brokers
+        loggers = describe_configs(odradek, BROKER_LOGGER_RESOURCE, str(node.node_id))
+    assert loggers.error_code == INVALID_REQUEST
+    assert "`BROKER_LOGGER`" in rows
