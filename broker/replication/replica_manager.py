@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -493,6 +494,8 @@ class ReplicaManager:
         """
         is_walk_needed = needs_walk(header, partition.rules, now_ms)
         pending = PendingAppend(bytearray(batch), header, not is_walk_needed, done, check)
+        if partition.pending_appends is None:
+            partition.pending_appends = deque()
         partition.pending_appends.append(pending)
         if is_walk_needed:
             copy = memoryview(pending.batch)

@@ -361,6 +361,7 @@ class LogManager:
             raise StorageError(directory.path, str(error)) from error
         self._where[topic_partition] = directory
         self._enlist(log)
+        self._resting[log] = None  # until the first record it is as silent as any
         return log
 
     def _roomiest(self) -> LogDirectory:

@@ -151,6 +151,19 @@ def test_a_producer_is_remembered_across_a_clean_stop(tmp_path: Path) -> None:
     assert append(log, batch(producer_id=1, producer_epoch=0, base_sequence=2)).is_duplicate
 
 
+def test_a_new_log_rests_until_its_first_record(tmp_path: Path) -> None:
+    """Thousands of empty partitions hold neither indexes nor descriptors."""
+    clock = FixedClock()
+    manager = open_manager([tmp_path], clock=clock)
+    log, busy = (manager.get_or_create(TopicPartition("t", i), TOPIC_ID, config()) for i in (0, 1))
+    fill(busy, 1)
+    manager.tick(clock.monotonic)
+    indexes = [each.segments.active._offset_index is None for each in (log, busy)]
+    assert indexes == [True, False]
+    fill(log, 1)
+    assert [header.base_offset for header in read_all(log)] == [0]
+
+
 def test_logs_that_fell_silent_are_put_to_rest_a_few_at_a_time(tmp_path: Path) -> None:
     clock = FixedClock()
     fs = RealFileSystem(256)
