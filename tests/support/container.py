@@ -6,15 +6,13 @@ user, environment and command, a network of its own, and a root directory that c
 
 import json
 import os
-import shutil
+import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-import pytest
-
-from tests.support import debian, processes
+from tests.support import debian, judge, namespaces, processes
 from tests.support.odradek import REPOSITORY
 
 BASE = "localhost/odradek-tests/base"
@@ -24,9 +22,7 @@ _AUTHORITIES_THERE = "/run/authorities.crt"
 
 
 def buildah(*arguments: str | Path) -> str:
-    program = shutil.which("buildah")
-    if program is None:
-        pytest.skip("there is no buildah, which builds container images")
+    program = judge.program("buildah", "it builds container images")
     storage = REPOSITORY / ".cache" / "containers"
     command = [program, "--root", storage / "storage", "--runroot", storage / "run", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
@@ -35,9 +31,10 @@ def buildah(*arguments: str | Path) -> str:
 
 
 class Image:
-    """A target of the Dockerfile. Layers that are there already are not built again."""
+    """A target of the Dockerfile. Layers that are there already are not built again. `prepared` is a Spark that
+    needs no download."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, prepared: Path | None = None) -> None:
         if BASE not in buildah("images", "--format", "{{.Name}}"):
             container = buildah("from", "scratch")
             buildah("add", "--quiet", container, debian.require_root(), "/")
@@ -51,6 +48,8 @@ class Image:
                 f"--volume={AUTHORITIES}:{_AUTHORITIES_THERE}:ro",
                 f"--volume={settings}:/etc/pip.conf:ro",
             ]
+        if prepared is not None:
+            mounts += [f"--volume={prepared}:/run/spark:ro", "--build-arg=SPARK=/run/spark"]
         buildah(
             *("bud", "--isolation", "chroot", "--format", "docker", "--layers", "--quiet"),
             *("--pull-never", f"--build-arg=BASE={BASE}", "--build-arg=COMMIT=tests", *mounts),
@@ -61,7 +60,11 @@ class Image:
 
     def __enter__(self) -> Self:
         self.container = buildah("from", "--pull-never", self.name)
-        self.root = Path(buildah("mount", self.container))
+        try:
+            self.root = Path(buildah("mount", self.container))
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -76,39 +79,67 @@ class Image:
         return sum({found.st_ino: found.st_size for found in files}.values())
 
 
+#: Waits to be told to go on: until then it can be given a network. Rights are those of `cap_drop: [ALL]` and
+#: `no-new-privileges`, which compose.yaml asks for.
 _START = """
 set -e
 ip link set lo up
 mount --bind "$1" "$1"
 mount -o remount,ro,bind "$1"
 mount --bind "$2" "$1/data"
+[ -z "$3" ] || mount --bind "$3" "$1/etc/hosts"
 mount -t proc proc "$1/proc"
 mount --bind /dev "$1/dev"
-root=$1; shift 2
-exec chroot --userspec=1000:1000 "$root" /usr/bin/env -i -C /data "$@"
+read -r _
+root=$1; shift 3
+exec </dev/null chroot "$root" /usr/bin/setpriv --reuid=1000 --regid=1000 --clear-groups --no-new-privs \
+    --inh-caps=-all --bounding-set=-all /usr/bin/env -i -C /data "$@"
 """
+#: What an engine waits for after SIGTERM, unless it is told otherwise, before it kills.
+GRACE_S = 10.0
 
 
 class Running:
-    """The image's own command, as process 1."""
+    """The image's own command, as process 1. In `network` it has the address of its name, and knows the others'."""
 
-    def __init__(self, image: Image, data: Path, environment: Mapping[str, str], *arguments: str):
+    def __init__(
+        self,
+        image: Image,
+        data: Path,
+        environment: Mapping[str, str],
+        *arguments: str,
+        network: tuple[namespaces.Network, str] | None = None,
+    ) -> None:
         data.mkdir()
         os.chown(data, 1000, 1000)
         self.variables = [f"{k}={v}" for k, v in (image.environment | dict(environment)).items()]
         command = [*image.config["Entrypoint"], *(arguments or image.config["Cmd"])]
         self.output = data.with_suffix(".log")
+        hosts = network[0].hosts if network else ""
         with self.output.open("wb") as output:
             self._outside = subprocess.Popen(
                 ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c",
-                 _START, "sh", image.root, data, *self.variables, *command],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                 _START, "sh", image.root, data, hosts, *self.variables, *command],
+                stdin=subprocess.PIPE, stdout=output, stderr=output,
             )  # fmt: skip
+        try:
+            processes.wait_until(lambda: bool(self._children()), 30, "process 1")
+            if network:
+                network[0].attach(network[1], self.pid)
+            assert self._outside.stdin is not None
+            self._outside.stdin.write(b"go\n")
+            self._outside.stdin.close()
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
         self._outside.kill()
         self._outside.wait()
 
@@ -119,24 +150,33 @@ class Running:
     def wait(self, seconds: float) -> int:
         return self._outside.wait(seconds)
 
+    def stop(self, seconds: float = GRACE_S) -> int:
+        """As an engine does, which kills it later."""
+        os.kill(self.pid, signal.SIGTERM)
+        return self.wait(seconds)
+
     def await_ready(self) -> None:
         processes.wait_until(
             lambda: self._outside.poll() is not None or "is ready" in self.said, 120, "the start"
         )
         assert self._outside.poll() is None, self.said
 
+    def _children(self) -> list[str]:
+        pid = self._outside.pid
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
     @property
     def pid(self) -> int:
         """Of its process 1, seen from here."""
-        (child,) = (
-            Path(f"/proc/{self._outside.pid}/task/{self._outside.pid}/children").read_text().split()
-        )
+        (child,) = self._children()
         return int(child)
 
-    def execute(self, *command: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    def execute(
+        self, *command: str, text: str = "", seconds: float = 120
+    ) -> subprocess.CompletedProcess[str]:
         """As `docker exec` does."""
         return subprocess.run(
             ["nsenter", "--target", str(self.pid), "--net", "--mount", "--pid", "--root", "--wd",
              "--setuid", "1000", "--setgid", "1000", "/usr/bin/env", "-i", *self.variables, *command],
-            input=text, capture_output=True, text=True, timeout=120,
+            input=text, capture_output=True, text=True, timeout=seconds,
         )  # fmt: skip
