@@ -18,9 +18,17 @@ USER = "odradek"
 class Postgres:
     """One server. `stop` and `start` as often as a test likes; its data stays."""
 
-    def __init__(self, directory: Path, programs: Path, home: Path, account: int | None) -> None:
-        self.port = judge.free_port()
-        self.url = f"postgres://{USER}@127.0.0.1:{self.port}/postgres"
+    def __init__(
+        self,
+        directory: Path,
+        programs: Path,
+        home: Path,
+        account: int | None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        self.host, self.port = host, port or judge.free_port()
+        self.url = f"postgres://{USER}@{host}:{self.port}/postgres"
         self._output = directory / "postgres.txt"
         self._programs, self._home, self._account = programs, home, account
         self._process: subprocess.Popen[bytes] | None = None
@@ -32,14 +40,39 @@ class Postgres:
             check=True, capture_output=True, user=self._account, cwd="/", timeout=120,
         )  # fmt: skip
 
+    def make_like_image(self, user: str, password: str) -> None:
+        """As the image `postgres` does at its first start: passwords are asked for over the network alone."""
+        secret = self._home / "password"
+        secret.write_text(password)
+        os.chown(secret, -1 if self._account is None else self._account, -1)
+        subprocess.run(
+            [self._programs / "initdb", "-D", self._home / "data", "-U", user, f"--pwfile={secret}",
+             "-A", "trust", "-E", "UTF8", "--no-sync"],
+            check=True, capture_output=True, user=self._account, cwd="/", timeout=120,
+        )  # fmt: skip
+        rules = self._home / "data" / "pg_hba.conf"
+        rules.write_text(f"{rules.read_text()}\nhost all all all scram-sha-256\n")
+
+    def run(self, program: str, *words: str) -> str:
+        """By the socket of this machine, where nobody is asked for a password."""
+        server: list[str | Path] = ["-h", self._home, "-p", str(self.port)]
+        done = subprocess.run(
+            [self._programs / program, *server, *words],
+            check=True,
+            capture_output=True,
+            text=True,
+            cwd="/",
+        )
+        return done.stdout
+
     def start(self) -> None:
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
                 [self._programs / "postgres", "-D", self._home / "data", "-p", str(self.port),
-                 "-h", "127.0.0.1", "-k", self._home, "-c", "fsync=off"],
+                 "-h", self.host, "-k", self._home, "-c", "fsync=off"],
                 stdout=output, stderr=output, user=self._account, cwd="/",
             )  # fmt: skip
-        ready = [self._programs / "pg_isready", "-h", "127.0.0.1", "-p", str(self.port), "-q"]
+        ready = [self._programs / "pg_isready", "-h", self.host, "-p", str(self.port), "-q"]
         processes.wait_until(
             lambda: subprocess.run(ready, check=False).returncode == 0, 60, "PostgreSQL"
         )
@@ -51,12 +84,18 @@ class Postgres:
             self._process = None
 
 
-@contextmanager
-def server(directory: Path) -> Iterator[Postgres]:
-    """Started. It refuses to run as root, so it runs as the user ``postgres`` then."""
+def programs() -> Path:
+    """The directory of PostgreSQL's programs, or the end of this test with a reason."""
     found = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
     if not found:
         judge.missing("PostgreSQL is not installed (Debian: postgresql)")
+    return Path(found[-1])
+
+
+@contextmanager
+def unmade(directory: Path, host: str = "127.0.0.1", port: int = 0) -> Iterator[Postgres]:
+    """Nothing is there yet. It refuses to run as root, so it runs as the user ``postgres`` then."""
+    found = programs()
     account = _account()
     # Not below pytest's directories: another user could not reach them.
     home = Path("/tmp") / f"odradek-postgres-{os.getpid()}-{directory.name}"
@@ -64,14 +103,21 @@ def server(directory: Path) -> Iterator[Postgres]:
     home.mkdir(mode=0o700)
     if account is not None:
         os.chown(home, account, -1)
-    one = Postgres(directory, Path(found[-1]), home, account)
+    one = Postgres(directory, found, home, account, host, port)
     try:
-        one.make()
-        one.start()
         yield one
     finally:
         one.stop()
         shutil.rmtree(home, ignore_errors=True)
+
+
+@contextmanager
+def server(directory: Path) -> Iterator[Postgres]:
+    """Started."""
+    with unmade(directory) as one:
+        one.make()
+        one.start()
+        yield one
 
 
 @contextmanager
