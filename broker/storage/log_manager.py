@@ -361,7 +361,7 @@ class LogManager:
             raise StorageError(directory.path, str(error)) from error
         self._where[topic_partition] = directory
         self._enlist(log)
-        self._resting[log] = None  # until the first record it is as silent as any
+        self._rest(log)  # until the first record it is as silent as any
         return log
 
     def _roomiest(self) -> LogDirectory:
@@ -579,11 +579,16 @@ class LogManager:
             if log.window_bytes:
                 self._awake.add(log)
             elif not log.is_deleted:
-                try:
-                    log.rest()
-                except NoDescriptorError:
-                    self._resting[log] = None
+                self._rest(log)
+                if log in self._resting:
                     return
+
+    def _rest(self, log: Log) -> None:
+        """Now, or with a later tick where there is no descriptor for it."""
+        try:
+            log.rest()
+        except NoDescriptorError:
+            self._resting[log] = None
 
     def _checkpoint_some(self) -> None:
         """Logs that grew much since they last left what a start after a kill can begin from."""
