@@ -33,6 +33,8 @@ LOOK_SECONDS: Final = 0.5
 #: A leader that is alone needs the store's word within the lease of 3 s.
 CONFIRM_SECONDS: Final = 1.0
 MAX_PROPOSALS: Final = 500
+#: Of one request that are logged each; the rest is counted.
+MAX_TOLD: Final = 8
 #: Asked of the store at a time; more take their turns.
 MAX_CONFIRMATIONS: Final = 500
 #: Between proposals after one that was not answered, or not written.
@@ -100,7 +102,6 @@ class IsrChanges:
             proposal = None if partition.is_closed else partition.propose(epochs)
             if proposal is not None:
                 topic, index = partition.topic_partition
-                logger.info("%s: %s", partition.topic_partition, proposal)
                 proposed.append((partition, AskedIsr(topic, index, proposal)))
             if turn.is_over:
                 if proposed:
@@ -111,6 +112,10 @@ class IsrChanges:
 
     async def _propose(self, proposed: list[tuple[ReplicatedPartition, AskedIsr]]) -> bool:
         """Gives whether all of them were written."""
+        for _, asked in proposed[:MAX_TOLD]:
+            logger.info("%s-%d: %s", asked.topic, asked.index, asked.proposal)
+        if len(proposed) > MAX_TOLD:
+            logger.info("and the ISRs of %d partitions more", len(proposed) - MAX_TOLD)
         asked_ms = self._broker.clock.monotonic_ms()
         results: list[tuple[ErrorCode, LeaderAndIsr | None]] | None = None
         try:
