@@ -11,7 +11,7 @@ import time
 from typing import Any, Final, Self
 
 import aiokafka
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.chaos import group
 from tests.chaos.checker import Checker, Place, record_value
@@ -25,6 +25,8 @@ DELIVERY_MS: Final = 300_000
 SESSION_MS: Final = 6_000
 #: Between two records of each partition: half an hour's have to fit into memory.
 PAUSE_SECONDS: Final = 0.02
+#: For one question about a partition's end.
+ASK_SECONDS: Final = 10
 #: To write what is queued, and to leave, when everybody is there again.
 FLUSH_SECONDS: Final = 120
 LEAVE_SECONDS: Final = 60
@@ -46,6 +48,7 @@ class Load:
         self._producers = [start(self._produce, f"p{number}") for number in range(2)]
         self._readers = [
             start(self._read_all),
+            start(self._watch_ends),
             start(self._read_as_member),
             start(self._read_as_aiokafka),
             start(self._look_at_group),
@@ -134,11 +137,24 @@ class Load:
     def _read_all(self) -> None:
         consumer = self._assigned()
         while self._is_reading:
-            for partition in {place.partition for place in self._take(consumer)}:
+            self._take(consumer)
+        consumer.close()
+
+    def _watch_ends(self) -> None:
+        """Each question is asked after the answer before it came: what a fetch told may have been on its
+        way since before a leader fell, and then says nothing of what was told meanwhile."""
+        consumer = Consumer(
+            connecting(
+                self._bootstrap, **{"group.id": "nobody", "isolation.level": "read_uncommitted"}
+            )
+        )
+        while self._is_reading:
+            for partition in range(self._partitions):
                 at = TopicPartition(self._topic, partition)
-                _, high_watermark = consumer.get_watermark_offsets(at, cached=True)
-                if high_watermark >= 0:  # a refused fetch tells none
-                    self.checker.on_high_watermark("reader", partition, high_watermark)
+                with contextlib.suppress(KafkaException):  # nobody leads, or nobody answers
+                    _, high_watermark = consumer.get_watermark_offsets(at, timeout=ASK_SECONDS)
+                    self.checker.on_high_watermark("asker", partition, high_watermark)
+            time.sleep(PAUSE_SECONDS)
         consumer.close()
 
     def _read_as_member(self) -> None:
