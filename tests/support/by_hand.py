@@ -28,16 +28,17 @@ class Timer:
 
 
 class ManualScheduler:
-    """A clock, too: both of its times move together by ``advance``."""
+    """A clock, too: both of its times move together by ``advance``, ``wall_ahead_ms`` apart."""
 
     def __init__(self) -> None:
         self.now_ms = 1_700_000_000_000
+        self.wall_ahead_ms = 0
         self._soon: deque[Callable[[], None]] = deque()
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = itertools.count()
 
     def wall_ms(self) -> int:
-        return self.now_ms
+        return self.now_ms + self.wall_ahead_ms
 
     def monotonic_ms(self) -> int:
         return self.now_ms

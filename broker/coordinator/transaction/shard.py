@@ -333,7 +333,8 @@ class TransactionShard:
             elif changed.state.is_at_rest and entry.current.state.is_prepared:
                 self._write_markers_later(transactional_id, entry)  # its end did not get written
             elif changed.state.is_prepared:
-                self._arm_timeout(transactional_id, entry.current, REFUSED_PAUSE_MS)
+                left_ms = max(self._left_ms(entry.current), REFUSED_PAUSE_MS)
+                self._arm_timeout(transactional_id, left_ms)
             return None
 
         record = transaction_record(transactional_id, changed)
@@ -349,17 +350,18 @@ class TransactionShard:
         if changed.state is TransactionState.ONGOING and (
             before.state is not TransactionState.ONGOING
         ):
-            self._arm_timeout(transactional_id, changed)
+            # It began a moment ago: a wall clock that was set meanwhile must not make it old.
+            self._arm_timeout(transactional_id, changed.timeout_ms)
         return nothing()
 
-    def _arm_timeout(
-        self, transactional_id: str, ongoing: Transaction, at_least_ms: int = 0
-    ) -> None:
+    def _left_ms(self, ongoing: Transaction) -> int:
+        """By the wall clock, which is all that is known of what began before this coordinator."""
         left_ms = ongoing.started_ms + ongoing.timeout_ms - self._clock.wall_ms()
+        return max(0, min(left_ms, ongoing.timeout_ms))
+
+    def _arm_timeout(self, transactional_id: str, left_ms: int) -> None:
         self._timers.set(
-            ("timeout", transactional_id),
-            max(min(left_ms, ongoing.timeout_ms), at_least_ms),
-            partial(self._on_timeout, transactional_id),
+            ("timeout", transactional_id), left_ms, partial(self._on_timeout, transactional_id)
         )
 
     # -- markers ------------------------------------------------------------------------------
@@ -510,7 +512,7 @@ class TransactionShard:
         if entry.current.state.is_prepared:
             return self._begin_ending(transactional_id, entry)
         if entry.current.state is TransactionState.ONGOING:
-            self._arm_timeout(transactional_id, entry.current)
+            self._arm_timeout(transactional_id, self._left_ms(entry.current))
         return nothing()
 
     def on_unloaded(self, error: ErrorCode) -> None:

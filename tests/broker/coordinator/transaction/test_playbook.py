@@ -401,6 +401,23 @@ def test_the_time_runs_from_the_first_partition() -> None:
     assert world.state() == "CompleteAbort"
 
 
+@pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
+def test_a_wall_clock_that_is_set_while_it_begins_ends_nothing(step_ms: int) -> None:
+    world = TransactionWorld()
+    client = world.producer()
+    assert client.init() is NONE
+    world.clock.wall_ahead_ms = -step_ms
+    world.log.holds = True
+    assert client.add(T0) is None
+    world.clock.wall_ahead_ms = 0
+    world.log.holds = False
+    world.log.release()
+    world.advance(TIMEOUT_MS - 1)
+    assert world.state() == "Ongoing"
+    world.advance(1)
+    assert world.state() == "CompleteAbort"
+
+
 def test_an_end_in_time_leaves_no_timer() -> None:
     world = TransactionWorld()
     client = complete(True)(world)
