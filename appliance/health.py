@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+from appliance.lagging import Lagging
 from appliance.output import Column, Table, render_description
-from broker.model.ids import TopicPartition
 from dashboard.cluster import ClusterView, PartitionView, TopicView
 
 SHOWN_PARTITIONS = 20
 """Text lists so many troubled partitions; documents hold all."""
-
-
-class Lagging(NamedTuple):
-    """A replica that is not in sync; ``lag`` in records, None where its broker does not tell."""
-
-    topic: str
-    partition: int
-    broker: int
-    lag: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +60,17 @@ class Health:
             "leaderless": list(self.leaderless),
             "under_replicated": list(self.under_replicated),
             "under_min_isr": list(self.under_min_isr),
-            "lagging": [each._asdict() for each in self.lagging],
+            "lagging": [each.as_object() for each in self.lagging],
         }
 
-    def as_table(self) -> Table:
-        row = {**self.as_object(), "lagging": list(map(_lagging_words, self.lagging))}
+    def as_table(self, now_ms: int) -> Table:
+        row = {**self.as_object(), "lagging": self._lagging_words(now_ms)}
         return Table([Column(key) for key in row], [row])
 
-    def as_text(self) -> str:
+    def _lagging_words(self, now_ms: int) -> tuple[str, ...]:
+        return tuple(each.as_words(now_ms) for each in self.lagging)
+
+    def as_text(self, now_ms: int) -> str:
         count = f"{len(self.brokers)}/{len(self.expected_brokers)}"
         lines: list[tuple[str, Any]] = [
             ("HEALTHY", self.is_healthy),
@@ -89,7 +83,7 @@ class Health:
             (f"UNDER-MIN-ISR ({len(self.under_min_isr)})", _listed(self.under_min_isr)),
         ]
         if self.lagging:
-            words = tuple(map(_lagging_words, self.lagging))
+            words = self._lagging_words(now_ms)
             lines.append((f"LAGGING ({len(words)})", _listed(words)))
         return render_description(lines, [])
 
@@ -116,23 +110,6 @@ def judge(cluster: ClusterView, min_isr: Mapping[str, int]) -> Health:
         under_replicated=_where(cluster.topics, lambda _, p: p.is_under_replicated),
         under_min_isr=_where(cluster.topics, is_under_min_isr),
     )
-
-
-def out_of_sync(cluster: ClusterView) -> list[tuple[TopicPartition, int]]:
-    """Replicas that are not in their partition's ISR."""
-    return [
-        (TopicPartition(topic.name, partition.index), broker)
-        for topic in cluster.topics
-        for partition in topic.partitions
-        if partition.is_under_replicated
-        for broker in partition.replicas
-        if broker not in partition.isr
-    ]
-
-
-def _lagging_words(each: Lagging) -> str:
-    far = "unknown" if each.lag is None else f"{each.lag:,} behind"
-    return f"{each.topic}-{each.partition} on broker {each.broker} ({far})"
 
 
 def _where(

@@ -174,10 +174,10 @@ class GroupState:
 class LaggingReplica:
     broker_id: int
     lag: int | None
-    """In records; None: its broker does not answer, or is too old to tell."""
+    """In records, as the leader tells it, else its own broker; None: neither does."""
     since_ms: int
     is_since_known: bool
-    """False: it was so when the dashboard first looked."""
+    """False: it was so when the dashboard first looked, or when its leader began to lead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,15 @@ class Cursor:
             length = self.varint()
             self.place += length
 
+    def tagged(self) -> dict[int, bytes]:
+        """Tagged fields by their numbers, for whoever knows one of them."""
+        found: dict[int, bytes] = {}
+        for _ in range(self.varint()):
+            tag, length = self.varint(), self.varint()
+            self.place += length
+            found[tag] = self.data[self.place - length : self.place]
+        return found
+
     def run(self, layout: struct.Struct, count: int) -> bytes:
         size = layout.size * count
         self.place += size

@@ -8,10 +8,12 @@ from dataclasses import replace
 import click
 
 from appliance.failure import EXIT_NOT_CONNECTED, EXIT_OK, EXIT_UNHEALTHY, CommandError
-from appliance.health import Health, Lagging, judge, out_of_sync
+from appliance.health import Health, judge
+from appliance.lagging import lagging_of
 from appliance.options import command, pass_session
 from appliance.output import Report
 from appliance.session import Session
+from broker.clock import SystemClock
 from dashboard.cluster import KafkaFailure
 
 MIN_ISR_KEY = "min.insync.replicas"
@@ -40,12 +42,7 @@ def _look(session: Session) -> Health:
         for name, views in found.items()
         if not isinstance(views, KafkaFailure) and views and views[0].value is not None
     }
-    behind = out_of_sync(cluster)
-    lags = gateway.moves.lags({broker for _, broker in behind}) if behind else {}
-    lagging = tuple(
-        Lagging(*key, broker, lags[broker].get(key, 0) if broker in lags else None)
-        for key, broker in behind
-    )
+    lagging = lagging_of(gateway.moves.behind(cluster.topics))
     return replace(judge(cluster, min_isr), lagging=lagging)
 
 
@@ -72,6 +69,11 @@ def _watch(session: Session, exit_when_healthy: bool) -> int:
 
 
 def _write(session: Session, health: Health) -> None:
+    now_ms = SystemClock().wall_ms()
     session.emit(
-        Report(data=[health.as_object()], tables=[health.as_table()], text=health.as_text())
+        Report(
+            data=[health.as_object()],
+            tables=[health.as_table(now_ms)],
+            text=health.as_text(now_ms),
+        )
     )

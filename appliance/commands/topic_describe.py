@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from appliance.failure import CommandError, ItemError
+from appliance.lagging import COLUMNS as LAGGING_COLUMNS
+from appliance.lagging import lagging_of
 from appliance.options import TOPIC, command, pass_session
 from appliance.output import Column, Report, Table, format_size, render_description
 from appliance.session import Session
@@ -17,6 +19,7 @@ from appliance.topics import (
     require_names,
     split_failures,
 )
+from broker.clock import SystemClock
 from broker.model.ids import TopicPartition
 from dashboard.cluster import ConfigView, PartitionView, TopicView
 from dashboard.gateway import Gateway
@@ -115,6 +118,11 @@ def _report(
             table = Table(PARTITION_COLUMNS, [_row(topic, p, figures) for p in topic.partitions])
             document["partition_list"] = table.objects()
             tables.append(table)
+            lagging = lagging_of(gateway.moves.behind([topic]))
+            document["lagging"] = [each.as_object() for each in lagging]
+            if lagging:
+                now_ms = SystemClock().wall_ms()
+                tables.append(Table(LAGGING_COLUMNS, [each.as_row(now_ms) for each in lagging]))
         assert report.data is not None
         report.data.append(document)
         texts.append(render_description(summary, tables, wide=wide))

@@ -184,6 +184,10 @@ def _list_partition_reassignments(types: Any, code: int, message: str | None, re
     )
 
 
+def _describe_quorum(types: Any, code: int, message: str | None, _request: Any) -> Any:
+    return types.DescribeQuorumResponse(error_code=code, error_message=message, topics=(), nodes=())
+
+
 ADMIN_ANSWERS: dict[int, Callable[[Any, int, str | None, Any], Any]] = {
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.DELETE_TOPICS: _delete_topics,
@@ -198,6 +202,7 @@ ADMIN_ANSWERS: dict[int, Callable[[Any, int, str | None, Any], Any]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
     ApiKey.ELECT_LEADERS: _elect_leaders,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _alter_partition_reassignments,
+    ApiKey.DESCRIBE_QUORUM: _describe_quorum,
     ApiKey.UPDATE_FEATURES: _update_features,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _list_partition_reassignments,
 }

@@ -155,6 +155,7 @@ SERVED: dict[int, ApiRange] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: ApiRange(0, 1, 0, 0),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: ApiRange(0, 0, 0, 0),
     ApiKey.OFFSET_DELETE: ApiRange(0, 0, 0, NEVER),
+    ApiKey.DESCRIBE_QUORUM: ApiRange(0, 2, 0, 0),
     ApiKey.UPDATE_FEATURES: ApiRange(0, 2, 0, 0),
     ApiKey.DESCRIBE_CLUSTER: ApiRange(0, 2, 0, 0),
     ApiKey.DESCRIBE_PRODUCERS: ApiRange(0, 0, 0, 0),

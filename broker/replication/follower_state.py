@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from broker.model.ids import BrokerId
 
 #: Answers that a follower may still acknowledge.
 MAX_ANSWERS = 4
 
 UNKNOWN_OFFSET = -1
+
+
+class FollowerProgress(NamedTuple):
+    """What is told of a follower to whoever asks, on the leader's monotonic clock. None: this leader has not
+    seen it, which says nothing of the leaders before."""
+
+    replica_id: BrokerId
+    log_end_offset: int
+    fetched_ms: int | None
+    #: When it was in sync last.
+    caught_up_ms: int | None
+    #: Since when this leader would have seen it; None: since an unknown time in this leader epoch.
+    observed_since_ms: int | None
 
 
 class Pulse:
@@ -47,6 +63,12 @@ class FollowerState:
     pulse: Pulse | None = None
     #: Its count then: the request that it came to rest with was judged by itself.
     rested_at: int = 0
+    #: When this leader epoch began, of those that were assigned then.
+    began_ms: int | None = None
+    #: The store says that it was in the ISR at that time.
+    began_in_sync: bool = False
+    #: What it had acknowledged before it went, or registered anew: told to people, good for nothing else.
+    end_offset_before: int = UNKNOWN_OFFSET
 
     def on_fetch(
         self, fetch_offset: int, broker_epoch: int, leader_end_offset: int, now_ms: int
@@ -73,6 +95,27 @@ class FollowerState:
         self.last_fetch_ms = max(self.last_fetch_ms, pulse.fetched_ms)
         self.last_caught_up_ms = max(self.last_caught_up_ms, pulse.fetched_ms)
         return pulse.answer_sent_ms
+
+    def forget_registration(self) -> None:
+        """It is gone or registered anew: what it acknowledged before says nothing of it now."""
+        if self.log_end_offset != UNKNOWN_OFFSET:
+            self.end_offset_before = self.log_end_offset
+        self.log_end_offset = UNKNOWN_OFFSET
+        self.answers.clear()
+
+    def progress(self, replica_id: BrokerId) -> FollowerProgress:
+        """After ``note_pulse``. ``last_caught_up_ms`` is a grace from the start of the epoch on, and evidence
+        only beyond that or for whom the store vouches."""
+        began_ms = self.began_ms
+        has_caught_up = self.began_in_sync or self.last_caught_up_ms > (began_ms or 0)
+        end_offset = self.log_end_offset
+        return FollowerProgress(
+            replica_id,
+            self.end_offset_before if end_offset == UNKNOWN_OFFSET else end_offset,
+            self.last_fetch_ms or None,
+            self.last_caught_up_ms if has_caught_up else None,
+            began_ms,
+        )
 
     def note_answer(self, number: int, now_ms: int) -> None:
         self.answers[number] = now_ms

@@ -14,7 +14,12 @@ from enum import Enum
 from broker.model.error_code import ErrorCode
 from broker.model.ids import BrokerId
 from broker.model.leadership import IsrMember, IsrProposal, LeaderAndIsr
-from broker.replication.follower_state import UNKNOWN_OFFSET, FollowerState, Pulse
+from broker.replication.follower_state import (
+    UNKNOWN_OFFSET,
+    FollowerProgress,
+    FollowerState,
+    Pulse,
+)
 from broker.replication.isr import Isr
 from broker.replication.lease import LEASE_MS, Lease
 from broker.replication.replica_fetch import (
@@ -75,7 +80,9 @@ class LeaderMachine:
         log.assign_leader_epoch(state.leader_epoch)
         self.epoch_start_offset = log.log_end_offset
         self.followers = {
-            replica: FollowerState(last_caught_up_ms=now_ms)
+            replica: FollowerState(
+                last_caught_up_ms=now_ms, began_ms=now_ms, began_in_sync=replica in state.isr
+            )
             for replica in state.replicas
             if replica != broker_id
         }
@@ -204,6 +211,15 @@ class LeaderMachine:
             if answer_sent_ms is not None:
                 self.lease.on_evidence(follower_id, answer_sent_ms)
 
+    def progress(self) -> list[FollowerProgress]:
+        """Of all followers, in the order of the assignment."""
+        self.note_pulses()
+        return [
+            self.followers[replica].progress(replica)
+            for replica in self.replicas
+            if replica in self.followers
+        ]
+
     @property
     def is_at_rest(self) -> bool:
         """All of them are, so there is no ISR to propose."""
@@ -279,9 +295,7 @@ class LeaderMachine:
         """A newer image, in the same leader epoch."""
         for replica, follower in self.followers.items():
             if epochs.get(replica) != follower.broker_epoch:
-                # Gone or registered anew: what it acknowledged before says nothing of it now.
-                follower.log_end_offset = UNKNOWN_OFFSET
-                follower.answers.clear()
+                follower.forget_registration()
         self._take(state)
 
     def _take(self, state: LeaderAndIsr) -> bool:

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker import VERSION, compiled
 from broker.model.ids import TopicPartition
+from broker.replication.replicated_partition import ReplicatedPartition
 from broker.server.watchdog import BUCKETS_US
 from broker.storage.filesystem import RealFileSystem
 
 if TYPE_CHECKING:
+    from broker.metadata.image import PartitionImage
     from broker.replication.partition import Partition
     from broker.replication.replica_manager import HostedTopic
     from broker.server.app import Broker
@@ -116,10 +118,7 @@ async def topics(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
 
 
 async def partitions(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
-    """The partitions of one ``topic`` from index ``from``, with what only their broker knows.
-
-    ``since_ms``: when this broker learnt it, so it lasts at least since then.
-    """
+    """The partitions of one ``topic`` from index ``from``, with what only their broker knows."""
     replicas = _replicas(broker)
     name, first = str(request.get("topic")), max(0, int(request.get("from", 0)))
     topic = replicas.topics.get(name)
@@ -196,12 +195,7 @@ def _partition(broker: Broker, topic: HostedTopic, index: int) -> dict[str, Any]
         "offline_since_ms": None if offline is None else offline.since_ms,
         "out_of_sync": []
         if image is None
-        else [
-            # Membership changes nowhere else while this broker runs: it was so at its start.
-            {"broker_id": each, "since_ms": broker.started_ms}
-            for each in image.replicas
-            if each not in image.isr
-        ],
+        else _out_of_sync(broker, image, topic.partitions[index]),
     }
     partition = topic.partitions[index]
     if partition is None:
@@ -222,6 +216,20 @@ def _partition(broker: Broker, topic: HostedTopic, index: int) -> dict[str, Any]
         ],
         "segment_count": len(log.segments),
     }
+
+
+def _out_of_sync(
+    broker: Broker, image: PartitionImage, partition: Partition | None
+) -> list[dict[str, Any]]:
+    """``since_ms``: when the replica was in sync last, or since when this broker leads; None: it does not."""
+    out = [each for each in image.replicas if each not in image.isr]
+    seen: dict[int, int | None] = {}
+    if out and isinstance(partition, ReplicatedPartition):
+        ahead_ms = broker.clock.wall_ms() - broker.clock.monotonic_ms()
+        for each in partition.leader.progress():
+            at_ms = each.observed_since_ms if each.caught_up_ms is None else each.caught_up_ms
+            seen[each.replica_id] = None if at_ms is None else at_ms + ahead_ms
+    return [{"broker_id": each, "since_ms": seen.get(each)} for each in out]
 
 
 def _directories(broker: Broker) -> list[dict[str, Any]]:

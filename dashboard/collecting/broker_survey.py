@@ -9,7 +9,7 @@ timeout; what it told before stays, stale.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,7 @@ from broker.clock import Clock
 from dashboard import survey_wire
 from dashboard.cluster import BrokerView
 from dashboard.collecting.facts import BrokerFacts, TopicFacts
+from dashboard.quorum_wire import ask_followers
 from dashboard.wire import WireConnection
 
 PARTITIONS_PER_PIECE: Final = 200
@@ -40,26 +41,40 @@ class BrokerSurvey:
 
     def look(self, leads: Leads, *, is_complete: bool) -> None:
         """Bring ``facts`` up to date. Raises OSError."""
+        self._by_connection(lambda connection: self._ask(connection, leads, is_complete))
+        self._looks += 1
+
+    def look_at_followers(self, short: Leads) -> None:
+        """Of partitions that it leads and that are short of replicas. Raises OSError."""
+
+        def ask(connection: WireConnection) -> None:
+            self.facts.followers = ask_followers(connection, short)
+
+        self._by_connection(ask)
+
+    def _by_connection(self, ask: Callable[[WireConnection], None]) -> None:
         was_open = self._connection is not None
         try:
-            self._ask(leads, is_complete)
+            ask(self._connect())
         except OSError as error:
             self.close()
             if not was_open or isinstance(error, TimeoutError):
                 raise
             # Closed since the last tick: idle for too long, or the broker was started anew.
-            self._ask(leads, is_complete)
-        self._looks += 1
+            ask(self._connect())
 
-    def _ask(self, leads: Leads, is_complete: bool) -> None:
-        is_seldom = is_complete or self._looks % SELDOM == 0
+    def _connect(self) -> WireConnection:
         if self._connection is None:
             self._connection = WireConnection((self.view.host, self.view.port), self.timeout_s)
+        return self._connection
+
+    def _ask(self, connection: WireConnection, leads: Leads, is_complete: bool) -> None:
+        is_seldom = is_complete or self._looks % SELDOM == 0
         if is_seldom:
-            self._take_starts(self._connection, leads)
-        self._take_ends(self._connection, leads)
+            self._take_starts(connection, leads)
+        self._take_ends(connection, leads)
         if is_seldom:
-            self._take_sizes(self._connection)
+            self._take_sizes(connection)
 
     def close(self) -> None:
         if self._connection is not None:

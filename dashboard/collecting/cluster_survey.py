@@ -25,6 +25,7 @@ from dashboard.collecting.problems import ProblemMemory
 from dashboard.collecting.states import topic_state
 from dashboard.gateway.translate import reason_of
 from dashboard.probe import ApiRanges, ask_api_versions, split_address
+from dashboard.quorum_wire import DESCRIBE_QUORUM
 from dashboard.snapshots import BrokerState, ClusterSnapshot, TopicState
 from dashboard.survey_wire import TopologySurvey
 from dashboard.wire import WireConnection
@@ -195,6 +196,7 @@ class ClusterSurvey:
         """Returns why it could not be asked."""
         facts = self._facts[broker.broker_id]
         try:
+            self._ask_followers(broker)
             if self._is_local(broker):
                 assert self._local is not None
                 self._local.look(facts)
@@ -203,6 +205,19 @@ class ClusterSurvey:
         except OSError as error:
             return reason_of(error)
         return None
+
+    def _ask_followers(self, broker: BrokerView) -> None:
+        """What nobody but a leader knows. Nothing where all replicas are in sync, or nobody tells."""
+        short = self._shape.short.get(broker.broker_id, ())
+        facts = self._facts[broker.broker_id]
+        if not short or not any(each.serves(*DESCRIBE_QUORUM) for each in self._ranges.values()):
+            facts.followers = {}
+            return
+        try:
+            self._survey_of(broker).look_at_followers(short)
+        except OSError:
+            facts.followers = {}
+            raise
 
     def _is_local(self, broker: BrokerView) -> bool:
         local = self._local
@@ -335,18 +350,25 @@ class _Shape:
         self.names = {topic.name for topic in cluster.topics}
         self.leads: dict[int, list[tuple[str, list[int]]]] = {}
         """By broker: topics, and the partitions of each that it leads."""
+        self.short: dict[int, list[tuple[str, list[int]]]] = {}
+        """Those of them that have fewer replicas in sync than replicas."""
         self.led: dict[int, int] = {}
         self.held: dict[int, int] = {}
         for topic in cluster.topics:
             by_leader: dict[int, list[int]] = {}
+            short: dict[int, list[int]] = {}
             for partition in topic.partitions:
                 if partition.leader is not None:
                     by_leader.setdefault(partition.leader, []).append(partition.index)
+                    if partition.is_under_replicated:
+                        short.setdefault(partition.leader, []).append(partition.index)
                 for broker_id in partition.replicas:
                     self.held[broker_id] = self.held.get(broker_id, 0) + 1
             for leader, indexes in by_leader.items():
                 self.leads.setdefault(leader, []).append((topic.name, indexes))
                 self.led[leader] = self.led.get(leader, 0) + len(indexes)
+            for leader, indexes in short.items():
+                self.short.setdefault(leader, []).append((topic.name, indexes))
 
 
 def _is_held_by(view: TopicView, brokers: set[int]) -> bool:

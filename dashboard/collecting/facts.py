@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dashboard.quorum_wire import Followers
+
 
 @dataclass(slots=True)
 class TopicFacts:
@@ -28,6 +30,8 @@ class BrokerFacts:
     changed: set[str] = field(default_factory=set)
     lags: dict[tuple[str, int], int] = field(default_factory=dict)
     """By how many records its follower logs lag; only those that do."""
+    followers: Followers = field(default_factory=dict)
+    """Of partitions that it leads and that are short of replicas: who lags, and since when."""
     damaged: dict[tuple[str, int], str] = field(default_factory=dict)
     """Partitions that it cannot open, and why."""
     damaged_since: dict[tuple[str, int], int] = field(default_factory=dict)

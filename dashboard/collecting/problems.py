@@ -1,7 +1,7 @@
 """Which partitions are offline, under their minimum of in-sync replicas, or short of replicas.
 
-Remembers since when: the time of the tick that saw it first, or when the broker found out where it
-tells that. Remembered in a file too, for the next process: what is there then, and was there when
+Remembers since when: the time of the tick that saw it first, or what the broker tells: when it found out, or
+(a leader, of who lags behind it) when a replica was in sync last. Remembered in a file too, for the next process: what is there then, and was there when
 the last process looked last, is taken for the same problem if at most ``MAX_GAP_MS`` lie between.
 What else is there at a first look is told as such, since nobody knows how long it lasts.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dashboard.collecting.facts import BrokerFacts
+from dashboard.quorum_wire import NOTHING_TOLD, Behind
 from dashboard.snapshots import LaggingReplica, PartitionProblem, PartitionState, TopicState
 
 OFFLINE: Final = "offline"
@@ -86,27 +87,33 @@ class ProblemMemory:
         before: Mapping[Key, Since],
         now_ms: int,
     ) -> PartitionProblem:
-        def since(what: str, told_ms: int | None = None) -> Since:
+        def since(what: str, told_ms: int | None = None, is_exact: bool = True) -> Since:
+            """Who tells an exact time knows it. One who only says that it lasts at least so long moves the
+            time back; whether we saw it begin is another matter."""
             key = (topic.name, partition.index, what)
             kept = before.get(key) or (now_ms, not self._is_first)
             if told_ms is not None and told_ms < kept[0]:
-                kept = (told_ms, True)
+                kept = (told_ms, is_exact or kept[1])
             self._since[key] = kept
             return kept
 
         place = (topic.name, partition.index)
         holder = facts.get(partition.leader) if partition.leader is not None else None
         damaged_ms = None if holder is None else holder.damaged_since.get(place)
+        told = {} if holder is None else holder.followers.get(place, {})
 
         lagging = []
         for broker_id in partition.replicas:
             if broker_id in partition.isr:
                 continue
             holder = facts.get(broker_id)
-            lag = None
-            if holder is not None and holder.stale_since_ms is None:
+            behind = told.get(broker_id, NOTHING_TOLD)
+            lag = behind.lag
+            if lag is None and holder is not None and holder.stale_since_ms is None:
                 lag = holder.lags.get(place)
-            lagging.append(LaggingReplica(broker_id, lag, *since(f"replica {broker_id}")))
+            found = since(f"replica {broker_id}", behind.since_ms, behind.is_since_known)
+            lagging.append(LaggingReplica(broker_id, lag, *found))
+        begun = _begun(kind, topic.min_isr, partition, [told.get(one.broker_id) for one in lagging])
         return PartitionProblem(
             kind,
             topic.name,
@@ -115,7 +122,7 @@ class ProblemMemory:
             partition.replicas,
             partition.isr,
             topic.min_isr,
-            *since(kind, damaged_ms if kind == OFFLINE else None),
+            *since(kind, damaged_ms) if kind == OFFLINE else since(kind, *begun),
             lagging=tuple(lagging),
             reason=partition.failure or "",
             stale_since_ms=partition.stale_since_ms,
@@ -148,6 +155,22 @@ class ProblemMemory:
             aside.write_text(json.dumps(kept))
             os.replace(aside, path)
         self._written_ms = now_ms
+
+
+def _begun(
+    kind: str, min_isr: int, partition: PartitionState, lagging: list[Behind | None]
+) -> tuple[int | None, bool]:
+    """When so many lagged that it became this problem, and whether that is exact; None: not told."""
+    times = sorted(
+        (one.since_ms, not one.is_since_known)
+        for one in lagging
+        if one is not None and one.since_ms is not None
+    )
+    allowed = len(partition.replicas) - min_isr if kind == UNDER_MIN_ISR else 0
+    if len(times) < len(lagging) or not 0 <= allowed < len(times):
+        return None, False
+    since_ms, is_vague = times[allowed]
+    return since_ms, not is_vague
 
 
 def kind_of(partition: PartitionState, min_isr: int) -> str | None:

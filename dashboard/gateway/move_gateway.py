@@ -6,15 +6,22 @@ By plain sockets only: where those cannot be used every call fails with UNSUPPOR
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from broker.model.ids import TopicPartition
 from dashboard import moves_wire as wire
-from dashboard.cluster import KafkaFailure
+from dashboard.cluster import KafkaFailure, TopicView
 from dashboard.gateway.cluster_link import ClusterLink
 from dashboard.gateway.translate import library_failures
 from dashboard.moves_wire import Outcomes, UnderWay
-from dashboard.survey_wire import LOG_DIRS, ask_log_sizes
+from dashboard.quorum_wire import (
+    DESCRIBE_QUORUM,
+    NOTHING_TOLD,
+    Behind,
+    Followers,
+    ask_followers,
+)
+from dashboard.survey_wire import LOG_DIRS, Wanted, ask_log_sizes
 
 
 class MoveGateway:
@@ -39,6 +46,46 @@ class MoveGateway:
         self._need(wire.ELECT)
         with library_failures(), self._link.connect() as connection:
             return wire.elect(connection, keys, is_unclean=is_unclean)
+
+    def behind(self, topics: Iterable[TopicView]) -> dict[TopicPartition, dict[int, Behind]]:
+        """Of each partition that is short of replicas in sync: who lags, by how much and since when. Leaders
+        tell it; how much also the replica itself, where its leader cannot."""
+        by_leader: dict[int, list[tuple[str, list[int]]]] = {}
+        found: dict[TopicPartition, dict[int, Behind]] = {}
+        for topic in topics:
+            here: dict[int, list[int]] = {}
+            for key, partition in zip(topic.keys, topic.partitions, strict=True):
+                out = [each for each in partition.replicas if each not in partition.isr]
+                if out:
+                    found[key] = dict.fromkeys(out, NOTHING_TOLD)
+                    if partition.leader is not None:
+                        here.setdefault(partition.leader, []).append(partition.index)
+            for leader, indexes in here.items():
+                by_leader.setdefault(leader, []).append((topic.name, indexes))
+        for place, followers in self._followers(by_leader).items():
+            known = found[TopicPartition(*place)]
+            known.update({each: told for each, told in followers.items() if each in known})
+        silent = {
+            each for known in found.values() for each, told in known.items() if told.lag is None
+        }
+        lags = self.lags(silent) if silent else {}
+        for key, known in found.items():
+            for each, told in known.items():
+                if told.lag is None and each in lags:
+                    known[each] = told._replace(lag=lags[each].get(key, 0))
+        return found
+
+    def _followers(self, by_leader: Mapping[int, Wanted]) -> Followers:
+        found: Followers = {}
+        if not by_leader or not self._link.serves(DESCRIBE_QUORUM):
+            return found
+        for broker in self._link.brokers():
+            wanted = by_leader.get(broker.broker_id)
+            if wanted is not None:
+                address = (broker.host, broker.port)
+                with contextlib.suppress(OSError), self._link.connect(address) as connection:
+                    found.update(ask_followers(connection, wanted))
+        return found
 
     def lags(self, broker_ids: Collection[int]) -> dict[int, dict[TopicPartition, int]]:
         """Records that replicas lack, by broker; those that lack none, and brokers that cannot be

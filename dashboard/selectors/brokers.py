@@ -11,7 +11,7 @@ from dashboard import clusters
 from dashboard.answers import Answer, answers
 from dashboard.broker_api import NodeReport
 from dashboard.cluster import ConfigSource, ConfigView, KafkaFailure
-from dashboard.snapshots import BrokerState, ClusterSnapshot
+from dashboard.snapshots import BrokerState, ClusterSnapshot, LaggingReplica
 
 SETTINGS_AGE_MS = 5_000
 SOURCES = {
@@ -22,25 +22,56 @@ SOURCES = {
 }
 
 
+class Lagging(NamedTuple):
+    """Replicas of one broker that are not in sync."""
+
+    count: int
+    records: int | None
+    """That they lack together; None: not told of each."""
+    since_ms: int
+    """When the first of them was in sync last."""
+    is_since_known: bool
+
+
 class BrokerRow(NamedTuple):
     state: BrokerState
     leader_skew: float | None
     """By how much of an even share it leads more (or less): 0.25 is a quarter more."""
     replica_skew: float | None
+    lagging: Lagging | None = None
 
 
 def rows_of(snapshot: ClusterSnapshot) -> list[BrokerRow]:
     brokers = list(snapshot.brokers.values())
     leaders = sum(broker.leader_count for broker in brokers)
     replicas = sum(broker.replica_count for broker in brokers)
+    lagging = lagging_of(snapshot)
     return [
         BrokerRow(
             broker,
             _skew(broker.leader_count, leaders, len(brokers)),
             _skew(broker.replica_count, replicas, len(brokers)),
+            lagging.get(broker.broker_id),
         )
         for broker in brokers
     ]
+
+
+def lagging_of(snapshot: ClusterSnapshot) -> dict[int, Lagging]:
+    """By broker."""
+    found: dict[int, list[LaggingReplica]] = {}
+    for problem in snapshot.problems:
+        for each in problem.lagging:
+            found.setdefault(each.broker_id, []).append(each)
+    return {broker_id: _together(replicas) for broker_id, replicas in found.items()}
+
+
+def _together(replicas: list[LaggingReplica]) -> Lagging:
+    lags = [each.lag for each in replicas if each.lag is not None]
+    since_ms, is_vague = min((each.since_ms, not each.is_since_known) for each in replicas)
+    return Lagging(
+        len(replicas), sum(lags) if len(lags) == len(replicas) else None, since_ms, not is_vague
+    )
 
 
 def _skew(count: int, total: int, brokers: int) -> float | None:

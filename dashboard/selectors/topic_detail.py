@@ -17,7 +17,13 @@ from dashboard.cluster import (
 )
 from dashboard.gateway import Gateway, OffsetAt
 from dashboard.selectors.topics import lag_by_topic
-from dashboard.snapshots import ClusterSnapshot, GroupState, PartitionState, TopicState
+from dashboard.snapshots import (
+    ClusterSnapshot,
+    GroupState,
+    LaggingReplica,
+    PartitionState,
+    TopicState,
+)
 
 LOOK_UP_WAIT_S = 2.0
 """A page about a topic that the snapshot does not know yet may wait this long for the cluster."""
@@ -157,6 +163,15 @@ def logs_of(name: str, cluster_id: str | None) -> Answer[dict[int, PartitionLog]
         }
 
     return answers.ask(("logs", name), ask, max_age_ms=5000)
+
+
+def lagging_of(snapshot: ClusterSnapshot, topic: str) -> dict[int, tuple[LaggingReplica, ...]]:
+    """By partition, where any replica is not in sync."""
+    return {
+        problem.partition: problem.lagging
+        for problem in snapshot.problems
+        if problem.topic == topic and problem.lagging
+    }
 
 
 def groups_of(snapshot: ClusterSnapshot, topic: str) -> list[TopicGroup]:

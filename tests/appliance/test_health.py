@@ -25,7 +25,7 @@ def cluster(
 def test_a_cluster_in_order_is_healthy() -> None:
     health = judge(cluster(partition(0)), {"t": 1})
     assert health.is_healthy
-    assert health.as_text().startswith("HEALTHY               yes\n")
+    assert health.as_text(0).startswith("HEALTHY               yes\n")
 
 
 def test_every_kind_of_trouble_is_named_with_its_partitions() -> None:
@@ -54,5 +54,5 @@ def test_no_controller_is_unhealthy() -> None:
 
 def test_long_lists_are_cut_in_text_only() -> None:
     health = judge(cluster(*(partition(i, isr=(1,)) for i in range(25))), {})
-    assert "and 5 more" in health.as_text()
+    assert "and 5 more" in health.as_text(0)
     assert len(health.as_object()["under_replicated"]) == 25

@@ -25,6 +25,7 @@ REMARKS: dict[int, str] = {
     ApiKey.LIST_GROUPS: "groups of the classic protocol, whatever the filter",
     ApiKey.END_TXN: "5 raises the producer's epoch (`transaction.version` 2, KIP-890)",
     ApiKey.TXN_OFFSET_COMMIT: "5 and 6 add the group to the transaction (`transaction.version` 2, KIP-890)",
+    ApiKey.DESCRIBE_QUORUM: "of any partition, at its leader: who follows, how far, when it was in sync last",
     ApiKey.LIST_TRANSACTIONS: "no pattern of transactional ids (2, KIP-1152)",
     ApiKey.FETCH: "the replica's directory id (17) and high watermark (18) are read over",
 }

@@ -1,11 +1,13 @@
 """Three brokers and a ZooKeeper on the pages: who leads, who lags and since when, and a failover."""
 
 import re
+import signal
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
+from axe_playwright_python.base import AXE_SCRIPT
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -19,7 +21,12 @@ from tests.support import processes, requests
 from tests.support.browser import Visitor, screenshot
 from tests.support.cluster import Cluster
 from tests.support.processes import wait_until
-from tests.support.replicated import create_topic, partitions_of, produce_values
+from tests.support.replicated import (
+    create_topic,
+    partitions_of,
+    produce_values,
+    wait_for_isr,
+)
 from tests.support.web import WebProcess, post
 from tests.support.wire import Wire
 from tests.support.zookeeper import ZooKeeper
@@ -64,11 +71,75 @@ def test_a_broker_that_is_killed_is_seen_with_all_that_follows(
         cluster.brokers[killed].kill9()
         wait("", "failover", f"led by broker {killed} before", f"Broker {killed} left the cluster.")
         wait("brokers/", "not in the cluster")
-        wait("problems/?kind=under_replicated", name, f"broker {killed}: by an unknown number")
+        wait("problems/?kind=under_replicated", name, f"broker {killed}: 0 records, since 2")
+        wait("problems/?kind=under_replicated", f"broker {killed}: by an unknown number", "before")
+        wait("brokers/", "6 replicas not in sync")
+        wait(f"brokers/{killed}/", "6 replicas not in sync")
+        wait(f"topics/{name}/", f"broker {killed}: 0 records, since 2", f"{killed} out of sync")
 
         cluster.brokers[killed].start()
         wait("", f"Broker {killed} joined the cluster.")
         wait("problems/", "Every partition has a leader and all its replicas in sync")
+
+
+def test_a_broker_that_hangs_is_named_with_how_far_it_is_behind_and_since_when(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, chromium: Any
+) -> None:
+    topic = create_topic(cluster, 3)
+    leaders = {each.leader_id for each in partitions_of(cluster, topic)}
+    assert leaders == set(cluster.brokers)
+    hanging = next(number for number in cluster.brokers if number != cluster.controller())
+    watching = next(number for number in cluster.brokers if number != hanging)
+    web = WebProcess(
+        tmp_path_factory.mktemp("web"), cluster.bootstrap, data=cluster.brokers[watching].data
+    )
+    with web, web.client("olga") as client:
+        process = cluster.brokers[hanging].process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+        try:
+            produce_values(cluster, topic, ["x"] * 1204, 0)
+
+            def names_it() -> bool:
+                told = text_of(client, f"problems/?broker={hanging}")
+                return f"broker {hanging}: 1\u202f204 records, since " in told
+
+            wait_until(names_it, 60, "the broker that hangs", every=0.2)
+            visitor = Visitor(chromium, web, "olga")
+            page = visitor.page
+            for path, name in (
+                ("problems/", "lagging-problems"),
+                ("brokers/", "lagging-brokers"),
+                (f"brokers/{hanging}/", "lagging-broker"),
+                (f"topics/{topic}/", "lagging-topic"),
+            ):
+                page.goto(path)
+                found = page.get_by_text(re.compile("records?, since|not in sync"))
+                expect(found.first).to_be_visible()
+                in_all_looks(page, name)
+                assert serious_violations(page) == []
+            visitor.close()
+        finally:
+            process.send_signal(signal.SIGCONT)
+        wait_for_isr(cluster, topic, set(cluster.brokers))
+        wait_until(
+            lambda: "not in sync" not in text_of(client, "brokers/"), 60, "all in sync", every=0.2
+        )
+
+
+def serious_violations(page: Any) -> list[str]:
+    """By axe, in light and in dark."""
+    page.evaluate(AXE_SCRIPT)
+    found: list[str] = []
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        run = page.evaluate("axe.run({resultTypes: ['violations']}).then(run => run.violations)")
+        found += [
+            f"{scheme}: {one['help']}: {one['nodes'][0]['html'][:200]}"
+            for one in run
+            if one["impact"] in ("serious", "critical")
+        ]
+    return found
 
 
 def text_of(client: httpx.Client, path: str) -> str:

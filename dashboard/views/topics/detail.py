@@ -9,7 +9,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.models import User
 from dashboard.selectors.charts import chart, chosen_range, range_choices
-from dashboard.selectors.topic_detail import groups_of, logs_of
+from dashboard.selectors.topic_detail import groups_of, lagging_of, logs_of
 from dashboard.services.favourites import set_favourite
 from dashboard.snippets import snippets_of
 from dashboard.views.parts import page_or_part, wants_part
@@ -24,11 +24,14 @@ def partitions(request: HttpRequest, name: str) -> HttpResponse:
     rows = frame.topic.partitions if frame.topic else ()
     page = Paginator(rows, PARTITIONS_PER_PAGE).get_page(request.GET.get("page"))
     logs = logs_of(name, frame.snapshot.cluster_id if frame.snapshot else None)
+    lagging = lagging_of(frame.snapshot, name) if frame.snapshot else {}
     chosen = chosen_range(request)
     context = {
         **frame.context,
         "page": page,
-        "rows": [(partition, (logs.value or {}).get(partition.index)) for partition in page],
+        "rows": [
+            (each, (logs.value or {}).get(each.index), lagging.get(each.index)) for each in page
+        ],
         "logs": logs,
         "ranges": range_choices(chosen),
         "charts": [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.model.error_code import ErrorCode
 from broker.model.ids import BrokerId
 from broker.model.leadership import IsrMember, LeaderAndIsr
+from broker.replication.follower_state import FollowerProgress, Pulse
 from broker.replication.leader import Acknowledgement, LeaderMachine, ReplicationRules
 from broker.replication.lease import Lease
 from broker.replication.replica_fetch import Accepted, Diverged, FetchRefused, ReplicaFetch
@@ -270,3 +271,57 @@ def test_the_lease_needs_whoever_may_be_in_the_isr_already() -> None:
     assert not machine.holds_lease(100)
     machine.on_fetch(fetch(TWO, 10, 3, machine.note_answer(TWO, 110)), EPOCHS, 120)
     assert machine.holds_lease(120)
+
+
+# What is told of followers
+
+
+def test_a_follower_lags_since_it_was_in_sync_last() -> None:
+    log = log_of(10)
+    machine = leader(log, 1, 2, 3, now_ms=5)
+    assert machine.progress() == [
+        FollowerProgress(TWO, -1, None, 5, 5),  # the store says that it was in sync then
+        FollowerProgress(THREE, -1, None, 5, 5),
+    ]
+    machine.on_fetch(fetch(TWO, 10, 3), EPOCHS, 20)
+    log.append(LEADER_EPOCH)
+    machine.on_fetch(fetch(TWO, 10, 3), EPOCHS, 30)
+    machine.on_fetch(fetch(TWO, 10, 3), EPOCHS, 40)
+    assert machine.progress()[0] == FollowerProgress(TWO, 10, 40, 20, 5)
+
+
+def test_of_one_that_was_out_of_sync_before_this_leader_only_its_own_time_is_known() -> None:
+    machine = leader(log_of(10), 1, 2, now_ms=5)
+    assert machine.progress()[1] == FollowerProgress(THREE, -1, None, None, 5)
+    machine.on_fetch(fetch(THREE, 4, 3), EPOCHS, 20)
+    assert machine.progress()[1] == FollowerProgress(THREE, 4, 20, None, 5)
+    machine.on_fetch(fetch(THREE, 10, 3), EPOCHS, 30)
+    assert machine.progress()[1] == FollowerProgress(THREE, 10, 30, 30, 5)
+
+
+def test_one_that_is_gone_keeps_what_it_had_for_those_who_ask_and_for_nobody_else() -> None:
+    log = log_of(10)
+    machine = leader(log, 1, 2, 3, now_ms=5)
+    machine.on_fetch(fetch(TWO, 9, 3), EPOCHS, 20)
+    there = {ONE: 101, THREE: 103}
+    machine.on_state(state(1, 3, partition_epoch=21), there)
+    machine.on_state(state(1, 3, partition_epoch=21), there)
+    assert machine.progress()[0] == FollowerProgress(TWO, 9, 20, 5, 5)
+    assert machine.followers[TWO].log_end_offset == -1
+
+
+def test_a_replica_that_is_added_later_was_not_lagging_before() -> None:
+    machine = leader(log_of(10), 1, 2, now_ms=5)
+    four = BrokerId(4)
+    added = LeaderAndIsr(ONE, LEADER_EPOCH, 21, (ONE, TWO, THREE, four), frozenset({ONE, TWO}))
+    machine.on_state(added, EPOCHS)
+    assert machine.progress()[2] == FollowerProgress(four, -1, None, None, None)
+
+
+def test_beats_of_one_at_rest_are_told_as_fetches() -> None:
+    machine = leader(log_of(10), 1, 2, 3, now_ms=5)
+    machine.on_fetch(fetch(TWO, 10, 3), EPOCHS, 20)
+    pulse = Pulse()
+    assert machine.maybe_rest(TWO, EPOCHS[TWO], pulse)
+    pulse.beat(500, None)
+    assert machine.progress()[0] == FollowerProgress(TWO, 10, 500, 500, 5)

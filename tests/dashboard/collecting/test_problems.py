@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dashboard.collecting.facts import BrokerFacts
 from dashboard.collecting.problems import MAX_GAP_MS, ProblemMemory
-from dashboard.snapshots import PartitionProblem, PartitionState, TopicState
+from dashboard.quorum_wire import Behind
+from dashboard.snapshots import LaggingReplica, PartitionProblem, PartitionState, TopicState
 
 START_MS = 1_700_000_000_000
 TICK_MS = 10_000
@@ -74,3 +76,39 @@ def test_a_file_that_cannot_be_believed_is_not(tmp_path: Path, why: str) -> None
     else:
         path.write_text("{" if why == "damaged" else '{"cluster_id": "one", "seen_ms": "x"}')
     assert since(look(ProblemMemory(path), SHORT, now_ms, cluster_id)) == (now_ms, False)
+
+
+def told_by_leader(**followers: Behind) -> dict[int, BrokerFacts]:
+    """Broker 1 leads, and tells of who follows it (``b2``)."""
+    found = {int(name[1:]): each for name, each in followers.items()}
+    return {1: BrokerFacts(1, followers={("orders", 0): found})}
+
+
+def test_a_leader_knows_since_when_better_than_who_looks_now_and_then() -> None:
+    memory = ProblemMemory()
+    facts = told_by_leader(b2=Behind(12, START_MS - 70_000, True))
+    (problem,) = memory.look([topic(SHORT)], facts, START_MS, "one")
+    assert problem.lagging == (LaggingReplica(2, 12, START_MS - 70_000, True),)
+    assert since(problem) == (START_MS - 70_000, True)
+    # Another leader, which was never in touch with it: what was known remains.
+    facts = told_by_leader(b2=Behind(None, START_MS, False))
+    (problem,) = memory.look([topic(SHORT)], facts, START_MS + TICK_MS, "one")
+    assert problem.lagging == (LaggingReplica(2, None, START_MS - 70_000, True),)
+
+
+def test_a_leader_that_has_never_seen_it_in_sync_says_at_least_since_when() -> None:
+    facts = told_by_leader(b2=Behind(None, START_MS - 70_000, False))
+    (problem,) = ProblemMemory().look([topic(SHORT)], facts, START_MS, "one")
+    assert problem.lagging == (LaggingReplica(2, None, START_MS - 70_000, False),)
+    assert since(problem) == (START_MS - 70_000, False)
+
+
+def test_under_its_minimum_since_the_last_that_was_needed_went() -> None:
+    short = replace(SHORT, replicas=(1, 2, 3))
+    of_two = TopicState("orders", None, False, (short,), 2)
+    early, late = START_MS - 70_000, START_MS - 20_000
+    facts = told_by_leader(b2=Behind(5, late, True), b3=Behind(9, early, True))
+    (problem,) = ProblemMemory().look([of_two], facts, START_MS, "one")
+    assert (problem.kind, problem.since_ms) == ("under_min_isr", late)
+    (problem,) = ProblemMemory().look([replace(of_two, min_isr=1)], facts, START_MS, "one")
+    assert (problem.kind, problem.since_ms) == ("under_replicated", early)
