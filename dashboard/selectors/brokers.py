@@ -25,7 +25,7 @@ SOURCES = {
 class Lagging(NamedTuple):
     """Replicas of one broker that are not in sync."""
 
-    count: int
+    replicas: int
     records: int | None
     """That they lack together; None: not told of each."""
     since_ms: int
