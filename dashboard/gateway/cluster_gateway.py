@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from enum import Enum
-from itertools import islice
 from typing import Any
 
 import confluent_kafka
@@ -73,7 +72,7 @@ _LEADER_IN_CHANGE = frozenset(
 
 _UNKNOWN_HERE = frozenset({"Unknown partition", "Unknown topic"})
 MOST_REFRESHED = 20
-"""Topics that one question looks at again; with more, the library's own refresh finds them."""
+"""Topics that are looked at again one by one; with more, all of them at once."""
 
 
 class OffsetAt(Enum):
@@ -118,6 +117,10 @@ class Gateway:
     @property
     def bootstrap(self) -> str:
         return self._link.bootstrap
+
+    def also_by(self, brokers: Iterable[BrokerView]) -> None:
+        """Find the cluster by these, too, should the bootstrap servers be gone one day."""
+        self._link.also_by(broker.address for broker in brokers)
 
     def check(self) -> None:
         """Raise a transport failure unless one of the bootstrap servers answers.
@@ -505,19 +508,37 @@ class Gateway:
             with library_failures():
                 futures = ask(left)
             for key, outcome in self._link.outcomes(futures).items():
-                found[TopicPartition(key.topic, key.partition)] = outcome
+                found[TopicPartition(key.topic, key.partition)] = _answered(outcome)
+            silent = [key for key in left if _is_silent(found.get(key))]
             unknown = [key for key in left if _is_unknown_here(found.get(key))]
             left = [key for key in left if _is_leader_in_change(found.get(key))]
-            if unknown and attempt == 0:
-                self._refresh({key.topic for key in unknown})
+            if attempt == 0:
                 left += unknown
+                silent += unknown
+            self._refresh({key.topic for key in silent})
         return found
 
-    def _refresh(self, names: Iterable[str]) -> None:
-        """Let the library look again: partitions that were added since are not known to it."""
-        for name in islice(names, MOST_REFRESHED):
+    def _refresh(self, names: Collection[str]) -> None:
+        """Let the library look again: partitions that were added since are not known to it, and by itself it asks a
+        leader that is gone for minutes."""
+        asked: list[dict[str, str]] = [{"topic": name} for name in names]
+        for one in asked if len(asked) <= MOST_REFRESHED else [{}]:
             with contextlib.suppress(KafkaFailure), library_failures():
-                self._link.admin().list_topics(name, timeout=self._link.timeout_s)
+                self._link.admin().list_topics(**one, timeout=self._link.timeout_s)
+
+
+_NO_ANSWER = KafkaFailure("LEADER_NOT_AVAILABLE", "the partition's leader did not answer")
+
+
+def _answered(outcome: Any) -> Any:
+    """Of a leader that could not be reached the library tells an offset that it made up, and no error."""
+    if getattr(outcome, "offset", None) == confluent_kafka.OFFSET_INVALID:
+        return _NO_ANSWER
+    return outcome
+
+
+def _is_silent(outcome: object) -> bool:
+    return outcome is _NO_ANSWER
 
 
 def _is_unknown_here(outcome: object) -> bool:

@@ -7,7 +7,7 @@ tells within the timeout whether anybody answers at all.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -59,6 +59,11 @@ class ClusterLink:
             **self._properties,
             "bootstrap.servers": self.bootstrap,
         }
+
+    def also_by(self, addresses: Iterable[str]) -> None:
+        """More bootstrap servers, asked after those that there are."""
+        known = [server.strip() for server in self.bootstrap.split(",")]
+        self.bootstrap = ",".join(dict.fromkeys([*known, *addresses]))
 
     def check(self) -> None:
         """Raise a transport failure unless one of the bootstrap servers answers."""
