@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ import pytest
 
 from tests.support import debian, processes
 from tests.support.odradek import REPOSITORY
+from tests.support.serving import serving as serve_beside
 from tests.support.web import post
 from tests.support.websocket import WebSocket
 
@@ -63,24 +63,13 @@ FORM = {
 @contextmanager
 def serving(guest: debian.Guest) -> Iterator[None]:
     """`serve` there, from when it is ready; it has to end well."""
-    log = guest.work / "log"
-    variables = ["env", f"ODRADEK_ADMIN_PASSWORD={PASSWORD}"]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            guest.command(*variables, "sh", "-c", "echo $$ >serve.pid; exec odradek serve"),
-            stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-        )  # fmt: skip
-    try:
-        processes.wait_until(
-            lambda: process.poll() is not None or "is ready" in log.read_text(), 180, "the start"
-        )
-        assert process.poll() is None, log.read_text()
+    script = f"echo $$ >serve.pid; ODRADEK_ADMIN_PASSWORD={PASSWORD} exec odradek serve"
+    with serve_beside(
+        guest.command("sh", "-c", script),
+        guest.work,
+        ask_to_end=lambda: guest.run("sh", "-c", "kill -TERM $(cat serve.pid)"),
+    ):
         yield
-        guest.run("sh", "-c", "kill -TERM $(cat serve.pid)")
-        assert process.wait(90) == 0
-    finally:
-        if process.poll() is None:
-            processes.end(process, signal.SIGKILL, 90)
 
 
 @contextmanager

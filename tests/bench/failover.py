@@ -45,11 +45,7 @@ def main() -> int:
     parser.add_argument("--kafka-kills", type=int, default=3, help="of each kind, of Kafka")
     parser.add_argument("--broker", choices=("odradek", "kafka"), help="one side alone")
     options = parser.parse_args()
-    for name, fact in report.machine_facts().items():
-        print(f"{name}: {fact}")
-    settings = " ".join(f"{key}={value}" for key, value in PRODUCER.items())
-    version = confluent_kafka.libversion()[0]
-    print(f"producer: librdkafka {version}, {settings}, otherwise its defaults\n", flush=True)
+    print_facts(PRODUCER)
     is_good = True
     with tempfile.TemporaryDirectory(prefix="odradek-failover-") as name:
         if options.broker != "kafka":
@@ -63,6 +59,15 @@ def main() -> int:
     return 0 if is_good else 1
 
 
+def print_facts(producer: Mapping[str, object]) -> None:
+    """Of the machine, and of the producer with these settings."""
+    for name, fact in report.machine_facts().items():
+        print(f"{name}: {fact}")
+    settings = " ".join(f"{key}={value}" for key, value in producer.items())
+    version = confluent_kafka.libversion()[0]
+    print(f"producer: librdkafka {version}, {settings}, otherwise its defaults\n", flush=True)
+
+
 def kill_in_turn(
     name: str, nodes: Mapping[int, Node], kinds: tuple[str, ...], kills: int
 ) -> dict[str, list[float]]:
@@ -74,14 +79,19 @@ def kill_in_turn(
             seconds = kill_one(nodes, bootstrap, f"failover-{number}-{kinds.index(kind)}", kind)
             taken[kind].append(seconds)
             print(f"{name}: {kind}: {seconds:.2f} s", file=sys.stderr, flush=True)
-    for kind, each in taken.items():
+    print_summary({f"{name}: kill -9 of a {kind}": each for kind, each in taken.items()})
+    return taken
+
+
+def print_summary(taken: Mapping[str, list[float]]) -> None:
+    """Seconds, by what was done."""
+    for what, each in taken.items():
         told = sorted(each)
         print(
-            f"{name}: kill -9 of a {kind}, {len(told)} times:"
+            f"{what}, {len(told)} times:"
             f" fastest {told[0]:.2f} s, median {told[len(told) // 2]:.2f} s, slowest {told[-1]:.2f} s",
             flush=True,
         )
-    return taken
 
 
 def kill_one(nodes: Mapping[int, Node], bootstrap: str, topic: str, kind: str) -> float:

@@ -19,10 +19,9 @@ import tempfile
 import time
 from pathlib import Path
 
-import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.bench import clusters, failover, report
+from tests.bench import clusters, failover
 from tests.bench.failover import CONTROLLER, FOLLOWER, LEADER, Load, chosen, wait_for_isr
 from tests.chaos import network
 from tests.chaos.network import Network, address_of
@@ -46,11 +45,7 @@ def main() -> int:
         return 2
     if not network.is_entered():
         network.enter("tests.bench.host_loss", sys.argv[1:])
-    for name, fact in report.machine_facts().items():
-        print(f"{name}: {fact}")
-    settings = " ".join(f"{key}={value}" for key, value in PRODUCER.items())
-    version = confluent_kafka.libversion()[0]
-    print(f"producer: librdkafka {version}, {settings}, otherwise its defaults\n", flush=True)
+    failover.print_facts(PRODUCER)
     taken: dict[str, list[float]] = {kind: [] for kind in (LEADER, CONTROLLER, FOLLOWER)}
     with (
         tempfile.TemporaryDirectory(prefix="odradek-host-loss-") as name,
@@ -69,13 +64,7 @@ def main() -> int:
                     topic = f"loss-{number}-{list(taken).index(kind)}"
                     taken[kind].append(lose_one(cluster, net, topic, kind))
                     print(f"{kind}: {taken[kind][-1]:.2f} s", file=sys.stderr, flush=True)
-    for kind, each in taken.items():
-        told = sorted(each)
-        print(
-            f"machine of a {kind} gone, {len(told)} times:"
-            f" fastest {told[0]:.2f} s, median {told[len(told) // 2]:.2f} s, slowest {told[-1]:.2f} s",
-            flush=True,
-        )
+    failover.print_summary({f"machine of a {kind} gone": each for kind, each in taken.items()})
     return 0 if max(itertools.chain(*taken.values())) < BAR_SECONDS else 1
 
 

@@ -15,13 +15,9 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +28,7 @@ from tests.bench import brokers
 from tests.bench.web_visits import say
 from tests.support import judge, processes
 from tests.support.odradek import REPOSITORY
+from tests.support.serving import serving
 
 BAR_PSS_MB = 260.0
 BAR_BROKER_MB = 50.0
@@ -79,7 +76,17 @@ def main() -> int:
 def of_ours(directory: Path, options: argparse.Namespace) -> Cost:
     log = directory / "log.txt"
     kafka, web = judge.free_port(), judge.free_port()
-    with serving(directory, options.executable, kafka, web, log) as process:
+    executable = options.executable
+    program = [executable.absolute()] if executable else [sys.executable, "-m", "appliance"]
+    command = [*program, "serve", "--data", directory / "data"]
+    command += ["--listen", f"127.0.0.1:{kafka}", "--web", f"127.0.0.1:{web}"]
+    environment = {
+        **os.environ,
+        "ODRADEK_ADMIN_PASSWORD": PASSWORD,
+        "ODRADEK_CACHE": str(directory / "cache"),
+    }
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    with serving(command, REPOSITORY, environment, log=log) as process:
         make_topics(f"127.0.0.1:{kafka}", options.topics, options.partitions)
         look(f"http://127.0.0.1:{web}")
         return measured(process.pid, log, options)
@@ -94,35 +101,6 @@ def of_kafka(directory: Path, options: argparse.Namespace) -> Cost:
         return measured(broker.pid, broker.output, options)
     finally:
         broker.close()
-
-
-@contextmanager
-def serving(
-    directory: Path, executable: Path | None, kafka: int, web: int, log: Path
-) -> Iterator[subprocess.Popen[bytes]]:
-    """The appliance on these ports, from when it says that it is ready."""
-    program = [str(executable.absolute())] if executable else [sys.executable, "-m", "appliance"]
-    command = [*program, "serve", "--data", str(directory / "data")]
-    command += ["--listen", f"127.0.0.1:{kafka}", "--web", f"127.0.0.1:{web}"]
-    environment = {
-        **os.environ,
-        "ODRADEK_ADMIN_PASSWORD": PASSWORD,
-        "ODRADEK_CACHE": str(directory / "cache"),
-    }
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL, stdout=output,
-            stderr=output,
-        )  # fmt: skip
-    try:
-        processes.wait_until(
-            lambda: process.poll() is not None or "is ready" in log.read_text(), 180, "the start"
-        )
-        assert process.poll() is None, processes.tail(log)
-        yield process
-    finally:
-        processes.end(process, signal.SIGTERM, 90)
 
 
 def make_topics(bootstrap: str, topics: int, partitions: int) -> None:
