@@ -44,16 +44,26 @@ def test_services_of_the_cluster_are_what_its_dashboard_needs(file: compose.File
     assert not any(file.ports(name) for name in ("postgres", "redis", "zookeeper"))
 
 
+def test_nobody_starts_before_what_it_needs_is_healthy(file: compose.File) -> None:
+    for name in file.services:
+        assert set(file.needs(name).values()) <= {"service_healthy"}, name
+        assert file.is_ours(name) or compose.Health.of_service(file.services[name]["healthcheck"])
+    for broker in BROKERS:
+        assert set(file.needs(broker)) == {"zookeeper"}
+    assert set(file.needs("dashboard")) == {*BROKERS, "postgres", "redis"}
+
+
 def test_what_was_acknowledged_outside_outlives_a_broker_and_the_dashboard_shows_it(
     stack: compose.Stack, tmp_path: Path
 ) -> None:
-    check = ("python", "-P", "-m", "appliance.healthcheck")
-    for each in stack.running.values():
-        assert each.execute(*check).stdout == "all answer\n"
+    assert all(map(stack.is_healthy, stack.names))
     first = [f"before-{number}" for number in range(100)]
     second = [f"after-{number}" for number in range(100)]
     leader = stack.in_network(compose.OUTSIDE, lambda: make_topic_and_write(first))
     stack.running[f"broker-{leader}"].kill()
+    assert stack.is_healthy(
+        "dashboard"
+    )  # a cluster that lacks replicas is no reason to start it anew
     stack.in_network(compose.OUTSIDE, lambda: write(second))
     read = stack.in_network(compose.OUTSIDE, lambda: read_all(len(first) + len(second)))
     assert sorted(read) == sorted(first + second)
@@ -77,6 +87,8 @@ def test_what_was_acknowledged_outside_outlives_a_broker_and_the_dashboard_shows
             assert stack.stop(name) == 0
             volume = tmp_path / f"data-{name[-1]}"
             assert (volume / "logs" / ".kafka_cleanshutdown").exists()
+    stack.zookeeper.stop()
+    assert not stack.is_healthy("zookeeper")
 
 
 def make_topic_and_write(values: list[str]) -> int:

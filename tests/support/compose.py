@@ -1,7 +1,8 @@
 """compose.yaml without an engine: what the file says, and its services in networks of their own on one bridge.
 
 Services of our image run as the file has them. ZooKeeper, PostgreSQL and Redis, whose images would have to be pulled, are
-this machine's own, made as their images make them from the file's variables, under the file's names.
+this machine's own, made as their images make them from the file's variables, under the file's names. A service is started
+when those that it waits for are healthy by their own checks, run where they run, as often as an engine would at most.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import yaml
 
@@ -21,8 +22,35 @@ from tests.support import container, judge, namespaces, postgres, processes
 from tests.support.zookeeper import ZooKeeper
 
 OUTSIDE = "outside"
+#: Of an engine, where a check does not say it.
+RETRIES = 3
 _DEFAULT = re.compile(r"\$\{\w+:-([^}]*)\}")
 _T = TypeVar("_T")
+
+
+class Health(NamedTuple):
+    """A check, and how long a service may be unhealthy after its start before an engine gives it up."""
+
+    words: list[str]
+    timeout_s: float
+    patience_s: float
+
+    @classmethod
+    def of_service(cls, said: dict[str, Any]) -> Health:
+        kind, *words = said["test"]
+        assert kind == "CMD"
+        patience = seconds_of(said.get("start_period", "0s"))
+        patience += said["retries"] * seconds_of(said["interval"])
+        return cls(words, seconds_of(said["timeout"]), patience)
+
+    @classmethod
+    def of_image(cls, said: dict[str, Any]) -> Health:
+        kind, *words = said["Test"]
+        assert kind == "CMD"
+        interval, timeout, start = (
+            said[each] / 1e9 for each in ("Interval", "Timeout", "StartPeriod")
+        )
+        return cls(words, timeout, start + said.get("Retries", RETRIES) * interval)
 
 
 class File:
@@ -75,19 +103,22 @@ class Stack:
     def __enter__(self) -> Self:
         with self._exits:
             self._exits.enter_context(self.network)
+            healthy: list[str] = []
             self._places[OUTSIDE] = self.network.place(OUTSIDE)
             for name in self.names:
                 for other, condition in self.file.needs(name).items():
-                    if condition == "service_healthy":
+                    if condition == "service_healthy" and other not in healthy:
                         self._await_health(other)
+                        healthy.append(other)
                 if self.file.is_ours(name):
                     self._start_ours(name)
                 else:
                     self._places[name] = self.network.place(name)
                     getattr(self, f"_start_{name}")(self.file.services[name])
                 self._publish(name)
-            for each in self.running.values():
-                each.await_ready()
+            for name in self.names:
+                if name not in healthy:
+                    self._await_health(name)
             self._exits = self._exits.pop_all()
         return self
 
@@ -97,12 +128,12 @@ class Stack:
     def in_network(self, name: str, work: Callable[[], _T]) -> _T:
         return namespaces.in_network_of(self._places[name], work)
 
-    def run(self, name: str, *words: str) -> str:
+    def run(self, name: str, *words: str, seconds: float = 60) -> str:
         """A program of this machine, in the network of a service that is not ours."""
         path = f"{postgres.programs()}:{os.environ['PATH']}"
         done = subprocess.run(
             ["nsenter", "--target", str(self._places[name]), "--net", "env", f"PATH={path}", *words],
-            check=True, capture_output=True, text=True, timeout=60,
+            check=True, capture_output=True, text=True, timeout=seconds,
         )  # fmt: skip
         return done.stdout
 
@@ -110,18 +141,31 @@ class Stack:
         """Its exit code, within the time that the file gives it."""
         return self.running[name].stop(seconds_of(self.file.services[name]["stop_grace_period"]))
 
+    def health(self, name: str) -> Health:
+        if self.file.is_ours(name):
+            return Health.of_image(self._image.config["Healthcheck"])
+        return Health.of_service(self.file.services[name]["healthcheck"])
+
+    def is_healthy(self, name: str) -> bool:
+        """By one look, inside."""
+        check = self.health(name)
+        try:
+            if name in self.running:
+                done = self.running[name].execute(*check.words, seconds=check.timeout_s)
+                return done.returncode == 0
+            self.run(name, *check.words, seconds=check.timeout_s)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+            return False
+        return True
+
     def _await_health(self, name: str) -> None:
-        kind, *words = self.file.services[name]["healthcheck"]["test"]
-        assert kind == "CMD"
-
-        def is_healthy() -> bool:
-            try:
-                self.run(name, *words)
-            except subprocess.CalledProcessError:
-                return False
-            return True
-
-        processes.wait_until(is_healthy, 60, f"{name}, to be healthy", every=0.2)
+        what = f"{name}, to be healthy"
+        try:
+            patience = self.health(name).patience_s
+            processes.wait_until(lambda: self.is_healthy(name), patience, what, every=0.5)
+        except TimeoutError:
+            said = self.running[name].said if name in self.running else ""
+            raise AssertionError(f"{what}\n{said}") from None
 
     def _start_ours(self, name: str) -> None:
         service = self.file.services[name]
@@ -144,7 +188,8 @@ class Stack:
 
     def _start_zookeeper(self, service: dict[str, Any]) -> None:
         assert service["environment"] == {"ZOO_ADMINSERVER_ENABLED": "false"}
-        server = ZooKeeper(self._directory / "zookeeper")
+        server = ZooKeeper(self._directory / "zookeeper", {"clientPortAddress": "0.0.0.0"})
+        self.zookeeper = server
         server.host, server.port = self.network.addresses["zookeeper"], 2181
         self._exits.callback(server.close)
         self.in_network("zookeeper", server.start)
