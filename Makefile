@@ -45,7 +45,8 @@ wheel: bytecode
 
 # dist/odradek: one file that needs nothing but a C library as new as this machine's (packaging/binary).
 binary: $(DEV_STAMP) wheel
-	$(BIN)/python packaging/binary/build.py --wheel "$$(ls -t dist/odradek-*.whl | head -1)" --output dist/odradek
+	@mkdir -p build
+	$(BIN)/python packaging/binary/build.py --wheel "$$(ls -t dist/odradek-*.whl | head -1)" --output dist/odradek --parts build/parts.json
 
 # dist/odradek-with-spark: the same with Spark for reports, which is downloaded once, into .cache/spark (460 MB).
 binary-with-spark: binary
@@ -61,7 +62,7 @@ release:
 	rm -rf dist
 	$(MAKE) binary-with-spark
 	$(BIN)/python packaging/debian/build.py dist/odradek --output dist
-	$(BIN)/python packaging/release.py dist
+	$(BIN)/python packaging/release.py dist build/parts.json
 
 run: bytecode
 	@[ "$(COMPILE)" = no ] || $(BIN)/python -m broker.compiled.build --if-possible

@@ -1,10 +1,10 @@
 """What goes with the artifacts of a release in dist/: checksums, and a list of what is in them (SBOM).
 
-    python packaging/release.py dist
+    python packaging/release.py dist build/parts.json
 
-`SHA256SUMS` is for `sha256sum -c`. `odradek-VERSION.cdx.json` is CycloneDX 1.5, made from the lock file: what pip
+`SHA256SUMS` is for `sha256sum -c`. `odradek-VERSION.cdx.json` is CycloneDX 1.5, made from the lock files: what pip
 installs, no more and no less, with the digests that pip compares. What the single executable carries beside that
-(the interpreter, libraries of the machine that it was built on) is told by that machine: `components_of_interpreter`.
+(the interpreter, libraries of the machine that it was built on) its build has told: `packaging/binary/parts.py`.
 Spark and its connector, of a lock file of their own, are optional: one of the executables carries them.
 """
 
@@ -13,8 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sqlite3
-import ssl
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,15 +42,6 @@ def locked(text: str) -> list[tuple[str, str, list[str]]]:
     return found
 
 
-def components_of_interpreter() -> list[dict[str, Any]]:
-    openssl = ssl.OPENSSL_VERSION.split()[1]
-    return [
-        _component("cpython", sys.version.split()[0], "generic"),
-        _component("openssl", openssl, "generic"),
-        _component("sqlite", sqlite3.sqlite_version, "generic"),
-    ]
-
-
 def components_of_spark(lock: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A jar's path is that of Maven: group, name, version, file."""
     for each in lock["python"]:
@@ -74,7 +63,9 @@ def _component(name: str, version: str, kind: str, group: str = "") -> dict[str,
     return {"type": "library", "name": name, "version": version, "purl": purl, "bom-ref": purl}
 
 
-def bill_of_materials(version: str, lock: str, spark_lock: dict[str, Any]) -> dict[str, Any]:
+def bill_of_materials(
+    version: str, lock: str, spark_lock: dict[str, Any], parts: list[dict[str, Any]]
+) -> dict[str, Any]:
     components = [
         _hashed(_component(name, of_version, "pypi"), digests)
         for name, of_version, digests in locked(lock)
@@ -92,7 +83,7 @@ def bill_of_materials(version: str, lock: str, spark_lock: dict[str, Any]) -> di
                 "bom-ref": f"pkg:pypi/odradek@{version}",
             }
         },
-        "components": [*components, *components_of_interpreter(), *optional],
+        "components": [*components, *parts, *optional],
     }
 
 
@@ -108,14 +99,17 @@ def _digest(path: Path) -> str:
 
 
 def main() -> None:
-    directory = Path(sys.argv[1])
+    directory, told = map(Path, sys.argv[1:])
     sys.path.insert(0, str(CLONE))
     from broker import VERSION
 
     lock = "".join((CLONE / f"requirements{each}.lock").read_text() for each in ("", "-cluster"))
     spark_lock = json.loads((CLONE / "dashboard" / "spark" / "lock.json").read_text())
+    parts = json.loads(told.read_text())
     bill = directory / f"odradek-{VERSION}.cdx.json"
-    bill.write_text(json.dumps(bill_of_materials(VERSION, lock, spark_lock), indent=1) + "\n")
+    bill.write_text(
+        json.dumps(bill_of_materials(VERSION, lock, spark_lock, parts), indent=1) + "\n"
+    )
     (directory / "SHA256SUMS").write_text(checksums(directory))
     sys.stdout.write((directory / "SHA256SUMS").read_text())
 

@@ -10,6 +10,7 @@ and nothing else. Packages come by the lock file's hashes.
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import struct
 import sys
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import archive
+import parts
 from archive import run
 
 HERE = Path(__file__).resolve().parent
@@ -31,6 +33,8 @@ PT_DYNAMIC, DT_RPATH, DT_RUNPATH = 2, 15, 29
 LOCKS = ("requirements.lock", "requirements-cluster.lock")
 #: In the range of operating systems; nobody gives it a meaning, and loaders pass it over.
 IGNORED_TAG = 0x6000_0FFF
+#: Linked into it.
+IN_THE_STUB = ("libzstd.a", "libc.a")
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 #: Of the standard library: what no program of ours needs, by name at any depth.
 LEFT_OUT = {
@@ -73,8 +77,10 @@ OF_THE_SYSTEM = (
 )
 
 
-def copy_interpreter(root: Path) -> None:
-    """The standard library, a small program around the interpreter's library, and what these need."""
+def copy_interpreter(root: Path) -> list[Path]:
+    """The standard library, a small program around the interpreter's library, and what these need.
+
+    Tells a file of each package that it may be of."""
     library = root / "lib" / PYTHON
     source = Path(sysconfig.get_path("stdlib"))
     shutil.copytree(source, library, symlinks=False, ignore=_ignored)
@@ -109,6 +115,7 @@ def copy_interpreter(root: Path) -> None:
     for path in [root / "lib" / shared, *library.rglob("*.so")]:
         path.chmod(0o755)
         run("strip", "--strip-unneeded", path)
+    return [found, source / "os.py", source / "asyncio" / "base_events.py"]
 
 
 def _ignored(directory: str, names: list[str]) -> set[str]:
@@ -143,8 +150,9 @@ def install_packages(root: Path, wheel: Path) -> None:
     trimming.trim(packages)
 
 
-def copy_libraries(root: Path) -> None:
-    """What the interpreter and its modules are linked to; the packages bring theirs along."""
+def copy_libraries(root: Path) -> list[Path]:
+    """What the interpreter and its modules are linked to; the packages bring theirs along. Tells what it copied."""
+    copied = []
     targets = [root / "bin" / PYTHON, *(root / "lib" / PYTHON).rglob("*.so")]
     for target in targets:
         for line in run("ldd", target).splitlines():
@@ -154,6 +162,8 @@ def copy_libraries(root: Path) -> None:
                 continue
             if not Path(path).resolve().is_relative_to(root) and not (root / "lib" / name).exists():
                 shutil.copy(Path(path).resolve(), root / "lib" / name)
+                copied.append(Path(path))
+    return copied
 
 
 def forget_search_paths(root: Path) -> None:
@@ -188,18 +198,25 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=CLONE / "build" / "binary")
     parser.add_argument("--level", type=int, default=15)
+    parser.add_argument("--parts", type=Path, help="where to tell what of this machine is in it")
     options = parser.parse_args()
     work = options.work.resolve()
     shutil.rmtree(work, ignore_errors=True)
     root = work / "root"
     root.mkdir(parents=True)
-    copy_interpreter(root)
+    interpreter = copy_interpreter(root)
     install_packages(root, options.wheel.resolve())
-    copy_libraries(root)
+    libraries = copy_libraries(root)
     forget_search_paths(root)
     archive.compile_sources(root, root / "lib" / PYTHON)
     stub = work / "stub"
     run("cc", "-O2", "-Wall", "-static", "-s", "-o", stub, HERE / "stub.c", "-lzstd")
+    libraries += [Path(run("cc", f"-print-file-name={name}").strip()) for name in IN_THE_STUB]
+    if options.parts is not None:
+        import pip
+
+        told = parts.parts(interpreter, libraries, pip.__version__)
+        options.parts.write_text(json.dumps(told, indent=1) + "\n")
     archive.write(options.output, stub.read_bytes(), root, options.level)
     sys.stdout.write(archive.told(options.output, root))
     shutil.rmtree(work)

@@ -1,7 +1,9 @@
 """What is handed out: a wheel that works outside of the clone, a unit for systemd."""
 
+import hashlib
 import json
 import os
+import platform
 import re
 import runpy
 import shutil
@@ -123,7 +125,16 @@ def test_a_release_tells_what_is_in_it(tmp_path: Path) -> None:
     release = runpy.run_path(str(REPOSITORY / "packaging" / "release.py"))
     lock = (REPOSITORY / "requirements.lock").read_text()
     spark = json.loads((REPOSITORY / "dashboard" / "spark" / "lock.json").read_text())
-    bill = release["bill_of_materials"]("1.2", lock, spark)
+    parts = runpy.run_path(str(REPOSITORY / "packaging" / "binary" / "parts.py"))["parts"]
+    unknown = tmp_path / "libunheard.so.1"
+    unknown.write_bytes(b"of nobody")
+    bill = release["bill_of_materials"]("1.2", lock, spark, parts([unknown], [unknown], "9.8"))
+    of_machine = {each["purl"]: each for each in bill["components"] if "generic/" in each["purl"]}
+    assert set(of_machine) == {
+        f"pkg:generic/cpython@{platform.python_version()}", "pkg:generic/libunheard.so.1"
+    }  # fmt: skip
+    (digest,) = of_machine["pkg:generic/libunheard.so.1"]["hashes"]
+    assert digest["content"] == hashlib.sha256(b"of nobody").hexdigest()
     assert bill["metadata"]["component"]["version"] == "1.2"
     optional = {each["purl"] for each in bill["components"] if each.get("scope") == "optional"}
     assert f"pkg:pypi/pyspark@{spark['spark']}" in optional
@@ -133,7 +144,9 @@ def test_a_release_tells_what_is_in_it(tmp_path: Path) -> None:
     packages = [
         each
         for each in bill["components"]
-        if each["purl"].startswith("pkg:pypi/") and each["purl"] not in optional
+        if each["purl"].startswith("pkg:pypi/")
+        and each["purl"] not in optional
+        and each["name"] != "pip"
     ]
     assert len(packages) == len(re.findall(r"^\S+==", lock, re.MULTILINE))
     assert sum(len(each["hashes"]) for each in packages) == lock.count("--hash=sha256:")
@@ -146,6 +159,22 @@ def test_a_release_tells_what_is_in_it(tmp_path: Path) -> None:
         ["sha256sum", "-c", "SHA256SUMS"], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.stdout.splitlines() == ["odradek: OK", "odradek-1.2-py3-none-any.whl: OK"]
+
+
+@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="this machine is no Debian")
+def test_libraries_of_debian_are_told_by_package_and_version() -> None:
+    parts = runpy.run_path(str(REPOSITORY / "packaging" / "binary" / "parts.py"))["parts"]
+    place = subprocess.run(
+        ["cc", "-print-file-name=libc.so.6"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    form = "${Version} ${Architecture}"
+    version, architecture = subprocess.run(
+        ["dpkg-query", "-W", "-f", form, "libc6"], check=True, capture_output=True, text=True
+    ).stdout.split()
+    (libc,) = (each for each in parts([], [Path(place)], "9.8") if each["name"] == "libc6")
+    assert libc["version"] == version
+    encoded = version.replace("+", "%2B")
+    assert libc["purl"] == f"pkg:deb/debian/libc6@{encoded}?arch={architecture}"
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
