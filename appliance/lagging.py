@@ -50,26 +50,28 @@ class Lagging(NamedTuple):
             "partition": self.partition,
             "lagging": self.broker,
             "behind": self.lag,
-            "since": since_words(self, now_ms),
+            "since": self._since(now_ms),
         }
+
+    def _since(self, now_ms: int) -> str | None:
+        if self.since_ms is None:
+            return None
+        return since_words(self.since_ms, now_ms, is_exact=self.is_since_known)
 
     def as_words(self, now_ms: int) -> str:
         far = "by an unknown number" if self.lag is None else f"{self.lag:,} behind"
-        since = since_words(self, now_ms)
+        since = self._since(now_ms)
         told = far if since is None else f"{far}, since {since}"
         return f"{self.topic}-{self.partition} on broker {self.broker} ({told})"
 
 
-def since_words(lagging: Lagging, now_ms: int) -> str | None:
-    """``14:03:12, 4 min ago``, by the clock of where the command runs, with the date of another day; None:
-    nobody tells."""
-    if lagging.since_ms is None:
-        return None
-    at = dt.datetime.fromtimestamp(lagging.since_ms / 1000, dt.UTC).astimezone()
+def since_words(since_ms: int, now_ms: int, *, is_exact: bool = True) -> str:
+    """``14:03:12, 4 min ago``, by the clock of where the command runs, with the date of another day."""
+    at = dt.datetime.fromtimestamp(since_ms / 1000, dt.UTC).astimezone()
     today = dt.datetime.fromtimestamp(now_ms / 1000, dt.UTC).astimezone().date()
     moment = at.strftime("%H:%M:%S" if at.date() == today else "%Y-%m-%d %H:%M:%S")
-    age = _age(max(0, now_ms - lagging.since_ms) // 1000)
-    return f"{moment}, {age} ago" if lagging.is_since_known else f"before {moment}, over {age} ago"
+    age = _age(max(0, now_ms - since_ms) // 1000)
+    return f"{moment}, {age} ago" if is_exact else f"before {moment}, over {age} ago"
 
 
 def _age(seconds: int) -> str:

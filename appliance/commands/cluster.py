@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 
-from appliance.options import command, lazy_group, pass_session
-from appliance.output import Column, Report, Table, render_description
+from appliance.lagging import since_words
+from appliance.options import command, data_option, lazy_group, pass_session
+from appliance.output import Column, Report, Table, moment_fields, render_description
 from appliance.session import Session
+from broker.clock import SystemClock
 from broker.model.ids import TopicPartition
+from dashboard.broker_api import BrokerApi
 from dashboard.cluster import BrokerView, ClusterView
 
 COMMANDS = {
@@ -34,6 +38,8 @@ BROKER_COLUMNS = (
     Column("partitions", "count"),
     Column("leaders", "count"),
     Column("size", "size"),
+    Column("skew", "count"),
+    Column("not_in_sync", "count"),
 )
 TOPIC_COLUMNS = (
     Column("topic"),
@@ -49,13 +55,19 @@ def cluster() -> None:
 
 
 @command("info")
+@data_option(
+    "The data directory of a broker here, whose session with ZooKeeper is told.",
+    takes_any_version=True,
+)
 @click.option("-d", "--detailed", is_flag=True, help="The topics too, and where they are.")
 @click.option("-i", "--internal", is_flag=True, help="Internal topics too.")
 @pass_session
-def info(session: Session, detailed: bool, internal: bool) -> int:
+def info(session: Session, data: Path, detailed: bool, internal: bool) -> int:
     """The brokers, what each holds and leads, and which one is the controller.
 
-    SIZE is what a broker's log directories hold; PARTITIONS and SIZE count internal topics too.
+    SIZE is what a broker's log directories hold; PARTITIONS and SIZE count internal topics too. SKEW is by how
+    many percent more (or less) than an even share a broker leads, NOT-IN-SYNC how many of its replicas lag:
+    `odradek status` names them, and since when.
     """
     gateway = session.gateway()
     view = gateway.cluster()
@@ -77,6 +89,7 @@ def info(session: Session, detailed: bool, internal: bool) -> int:
         "controller": view.controller_id,
         "topics": len(topics),
         "broker_list": table.objects(),
+        "zookeeper_session": _zookeeper_session(data, view),
     }
     tables = [table]
     if detailed:
@@ -86,8 +99,43 @@ def info(session: Session, detailed: bool, internal: bool) -> int:
         (key.upper().replace("_", "-"), document[key])
         for key in ("cluster_id", "controller", "topics")
     ]
+    if (told := document["zookeeper_session"]) is not None:
+        summary.append(("ZOOKEEPER-SESSION", session_words(told, SystemClock().wall_ms())))
     text = render_description(summary, tables, wide=session.format == "wide")
     return session.emit(Report(tables, data=[document], text=text))
+
+
+def _zookeeper_session(data: Path, view: ClusterView) -> dict[str, Any] | None:
+    """Of the broker on this machine, if it is one of this cluster; None: nobody tells."""
+    try:
+        node = BrokerApi(data.absolute()).node()
+    except OSError:
+        return None
+    if node is None or node.zookeeper is None or node.cluster_id != view.cluster_id:
+        return None
+    told = node.zookeeper
+    return {
+        "broker": node.node_id,
+        "state": told.state,
+        **moment_fields("since", told.since_ms),
+        "hosts": told.hosts,
+        "chroot": told.chroot,
+        "session_id": told.session_id,
+        "timeout_ms": told.timeout_ms,
+    }
+
+
+def session_words(told: Mapping[str, Any], now_ms: int) -> str:
+    """``connected since 14:03:12, 4 min ago (broker 1)``."""
+    return (
+        f"{told['state']} since {since_words(told['since_ms'], now_ms)} (broker {told['broker']}, "
+        f"{told['hosts']}{told['chroot']})"
+    )
+
+
+def _skew(count: int, total: int, brokers: int) -> int | None:
+    """In percent of an even share; None where there is none."""
+    return round(100 * count * brokers / total) - 100 if total and brokers > 1 else None
 
 
 def _broker_row(
@@ -97,6 +145,8 @@ def _broker_row(
 ) -> dict[str, Any]:
     partitions = [partition for topic in view.topics for partition in topic.partitions]
     known = sizes.get(broker.broker_id)
+    led = [partition.leader for partition in partitions if partition.leader is not None]
+    leaders = led.count(broker.broker_id)
     return {
         "id": broker.broker_id,
         "controller": broker.broker_id == view.controller_id,
@@ -104,6 +154,11 @@ def _broker_row(
         "port": broker.port,
         "rack": broker.rack,
         "partitions": sum(broker.broker_id in partition.replicas for partition in partitions),
-        "leaders": sum(partition.leader == broker.broker_id for partition in partitions),
+        "leaders": leaders,
         "size": None if known is None else sum(known.values()),
+        "skew": _skew(leaders, len(led), len(view.brokers)),
+        "not_in_sync": sum(
+            broker.broker_id in partition.replicas and broker.broker_id not in partition.isr
+            for partition in partitions
+        ),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -109,6 +110,13 @@ def test_a_replica_that_hangs_or_died_is_named_with_how_far_it_is_behind_and_sin
         leader = partition.leader_id
         lagging, other = (each for each in partition.replica_nodes if each != leader)
         assert described(cluster, topic) == []
+        info = odradek(
+            cluster, "cluster", "info", "--data", str(cluster.brokers[leader].data)
+        ).stdout
+        assert re.search(
+            rf"ZOOKEEPER-SESSION +connected since [\d:]+, \d+ s ago \(broker {leader}, ", info
+        )
+        assert re.search(rf"(?m)^ *{leader} .* 200 +0$", info), info
         began_ms = now_ms()
         produce_values(cluster, topic, ["x"] * 10)
 
