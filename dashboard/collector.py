@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from broker.clock import Clock
-from dashboard import room
+from dashboard import room, tasks
 from dashboard.broker_api import BrokerApi
 from dashboard.cluster import BrokerView, KafkaFailure
 from dashboard.collecting import by_library, topic_settings
@@ -74,8 +74,8 @@ class Collector:
 
     def start(self) -> None:
         self._shelf.is_followed = True
-        threading.Thread(target=self._run, name="collector", daemon=True).start()
-        threading.Thread(target=self._run_slow_lane, name="collector-slow", daemon=True).start()
+        tasks.keep_thread(self._run, "collector")
+        tasks.keep_thread(self._run_slow_lane, "collector-slow")
 
     def wake(self) -> None:
         self._shelf.woken.set()
@@ -113,6 +113,7 @@ class Collector:
         now_ms = self._clock.wall_ms()
         try:
             snapshot = self._look(now_ms)
+            snapshot = replace(snapshot, events=self._events.look(self._shelf.peek(), snapshot))
         except KafkaFailure as failure:
             self._keep(now_ms, str(failure))
             return False
@@ -120,8 +121,6 @@ class Collector:
             logger.exception("collecting failed")
             self._keep(now_ms, f"{type(error).__name__}: {error}")
             return False
-
-        snapshot = replace(snapshot, events=self._events.look(self._shelf.peek(), snapshot))
 
         def renewed(old: ClusterSnapshot | None) -> ClusterSnapshot:
             if old is None:
@@ -186,7 +185,10 @@ class Collector:
                 logger.exception("%s failed", step.__name__)
         newest = self._shelf.peek() or snapshot
         for observe in self._observers:
-            observe(newest, gateway)
+            try:
+                observe(newest, gateway)
+            except Exception:  # one's fault is not the others'
+                logger.exception("what follows a look failed")
 
     def _take_groups(self, snapshot: ClusterSnapshot, gateway: Gateway) -> None:
         brokers = [

@@ -62,7 +62,7 @@ class SocketGuard:
             raise TooManySockets(f"you have {MAX_SOCKETS_OF_USER} live tails open, close one")
         self._sockets[socket] = None
         if self._watch is None:
-            self._watch = tasks.start(self._keep_checking(), "permissions of sockets")
+            self._watch = tasks.keep(self._keep_checking, "permissions of sockets")
 
     async def leave(self, socket: GuardedSocket) -> None:
         self._sockets.pop(socket, None)

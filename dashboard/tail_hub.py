@@ -127,7 +127,7 @@ class TailHub:
     def connect(self, connection: Connection) -> None:
         self._connections[connection] = None
         if self._pump is None:
-            self._pump = tasks.start(self._send_frames(), "live tail frames")
+            self._pump = tasks.keep(self._send_frames, "live tail frames")
             self._watch = tasks.start(self._watch_topics(), "live tail topics")
 
     async def disconnect(self, connection: Connection) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from django.db import DatabaseError, close_old_connections
 
 from broker.clock import Clock
-from dashboard import run_logs
+from dashboard import run_logs, tasks
 from dashboard.jobs import KINDS, Cancelled, Incomplete, WorkerStopping, lone_jobs, quick_jobs
 from dashboard.models import JobRun
 from dashboard.services import jobs, runs
@@ -85,7 +85,7 @@ class Runner:
         self._running: dict[int, RunContext] = {}
 
     def start(self) -> None:
-        threading.Thread(target=self._keep_leases, name="leases", daemon=True).start()
+        tasks.keep_thread(self._keep_leases, "leases")
 
     def stop(self) -> None:
         """Running jobs end at their next ``progress`` and go back into the queue."""

@@ -4,11 +4,13 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker.clock import SystemClock
 from dashboard.broker_api import BrokerApi
+from dashboard.collecting.events import EventMemory
 from dashboard.collecting.problems import ProblemMemory
 from dashboard.collector import Collector
 from dashboard.gateway import Gateway
@@ -229,3 +231,36 @@ def test_an_offline_partition_is_so_since_the_broker_found_out_over_restarts_of_
     assert later["since_ms"] > told["since_ms"]
     (again,) = looks(collector_of(broker))().problems
     assert (again.since_ms, again.is_since_known) == (told["since_ms"], True)
+
+
+def test_a_fault_of_one_that_follows_a_look_is_not_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen: list[int] = []
+
+    def fail(snapshot: ClusterSnapshot, _: Any) -> None:
+        raise RuntimeError("a fault of ours")
+
+    shelf = SnapshotShelf()
+    shelf.put(ClusterSnapshot(7, None, 1, {}, {}))
+    observers = (fail, lambda snapshot, _: seen.append(snapshot.taken_ms))
+    gateway: Any = None
+    collector = Collector(lambda: gateway, shelf, SystemClock(), observers)
+    collector._gateway = gateway = object()
+    collector.follow()
+    assert seen == [7]
+    assert "what follows a look failed" in caplog.text
+
+
+def test_a_look_whose_events_cannot_be_told_is_a_look_that_failed() -> None:
+    class Broken(EventMemory):
+        def look(self, *_: Any) -> Any:
+            raise RuntimeError("a fault of ours")
+
+    shelf = SnapshotShelf()
+    collector = Collector(lambda: None, shelf, SystemClock(), events=Broken())  # type: ignore[arg-type,return-value]
+    collector._look = lambda now_ms: ClusterSnapshot(now_ms, None, 1, {}, {})  # type: ignore[method-assign]
+    assert not collector.tick()
+    snapshot = shelf.peek()
+    assert snapshot is not None
+    assert snapshot.failure == "RuntimeError: a fault of ours"
