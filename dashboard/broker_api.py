@@ -49,6 +49,17 @@ class ZooKeeperReport:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskTrouble:
+    """Background work of the broker that ended by an error, and how often it has begun again."""
+
+    task: str
+    failures: int
+    restarts: int
+    last_ms: int
+    last_error: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeReport:
     """A broker, also while it recovers. Counters are None until it has recovered."""
 
@@ -76,6 +87,7 @@ class NodeReport:
     """When it last ran, who asked, whether the scheduler is silent; None before recovery is over."""
     zookeeper: ZooKeeperReport | None = None
     """None: the broker keeps its metadata itself."""
+    task_troubles: tuple[TaskTrouble, ...] = ()
 
     def loop_lag_ms(self, fraction: float) -> float:
         """Upper bound of the lag of this share of all ticks."""
@@ -255,6 +267,7 @@ def _node(answer: dict[str, Any]) -> NodeReport:
         traffic=answer.get("traffic"),
         offline_partition_count=answer.get("offline_partitions", 0),
         retention=answer.get("retention"),
+        task_troubles=tuple(TaskTrouble(**each) for each in answer.get("task_troubles", ())),
         zookeeper=ZooKeeperReport(**told) if (told := answer.get("zookeeper")) else None,
     )
 

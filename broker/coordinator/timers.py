@@ -10,8 +10,12 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Hashable
+from typing import Final
 
 Callback = Callable[[int], None]
+
+#: One that failed is called again after this long.
+RETRY_MS: Final = 1000
 
 
 class Timers:
@@ -58,17 +62,27 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def fire(self, now_ms: int, limit: int = 1 << 30) -> int:
-        """Call what is due, one by one, so that each may cancel the next. How many were called."""
+        """Call what is due, one by one, so that each may cancel the next. How many were called.
+
+        One that raises is called again a little later: a group whose rebalance nobody ends, or a transaction
+        that never times out, would stand still for ever.
+        """
         count = 0
         while count < limit:
             found = self._pop_one(now_ms)
             if found is None:
                 break
-            found(now_ms)
+            key, callback = found
+            try:
+                callback(now_ms)
+            except BaseException:
+                if key not in self._entries:
+                    self.set(key, now_ms + RETRY_MS, callback)
+                raise
             count += 1
         return count
 
-    def _pop_one(self, now_ms: int) -> Callback | None:
+    def _pop_one(self, now_ms: int) -> tuple[Hashable, Callback] | None:
         heap = self._heap
         while heap and heap[0][0] <= now_ms:
             _, _, key = heapq.heappop(heap)
@@ -80,7 +94,7 @@ class Timers:
                 heapq.heappush(heap, (deadline_ms, next(self._numbers), key))
                 continue
             del self._entries[key]
-            return callback
+            return key, callback
         return None
 
     def _rebuild(self) -> None:

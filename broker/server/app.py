@@ -106,7 +106,7 @@ class Broker:
         self.config: BrokerConfig = resolve_broker_config(settings)
         self.threads = Threads(loop)
         self.scheduler = LoopScheduler(loop)
-        self.tasks = TaskGroup(loop)
+        self.tasks = TaskGroup(loop, self.fail)
         self.scratch = Scratch()
         limit = self.config.queued_max_request_bytes
         self.receive_budget = ReceiveBudget(
@@ -129,6 +129,8 @@ class Broker:
         self.started_ms = self.clock.wall_ms()
         self.is_ready = False
         self.stop_requested = asyncio.Event()
+        #: Why this process cannot go on, if so: it stops, and its exit code says that it failed.
+        self.failure: str | None = None
         self.is_hosting = False
         #: Offline partitions that are being made whole in a thread.
         self.repairing: set[TopicPartition] = set()
@@ -230,6 +232,13 @@ class Broker:
             self.logs.interrupt()
         if self.cluster is not None:
             self.cluster.interrupt()
+
+    def fail(self, why: str) -> None:
+        """A part is lost that the broker cannot do without, and that only another process can begin anew."""
+        logger.critical("this broker ends, to be started anew: %s", why)
+        if self.failure is None:
+            self.failure = why
+        self.request_stop()
 
     def _check_stop(self) -> None:
         if self.stop_requested.is_set():

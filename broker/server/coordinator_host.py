@@ -12,6 +12,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from broker.coordinator.hashing import partition_for
@@ -45,6 +46,9 @@ LATE_GRACE_SECONDS: Final = 0.2
 #: Timers fired in one turn of the loop.
 TIMERS_PER_TURN: Final = 16
 
+#: Of loading one partition, in a row, after which the pause (2 s at first) grows no more: 32 s.
+MAX_LOAD_FAILURES: Final = 5
+
 S = TypeVar("S", bound=Shard)
 
 
@@ -59,6 +63,8 @@ class CoordinatorHost(ABC, Generic[S]):
         self._topic = topic
         #: For the log, and for names of tasks.
         self._what = what
+        #: In a row, by partition.
+        self._load_failures: dict[int, int] = {}
         self._loaders = asyncio.Semaphore(LOADERS)
         #: Done when the newest partitions of the topic are served or being loaded.
         self._hosted: asyncio.Future[None] | None = None
@@ -188,6 +194,18 @@ class CoordinatorHost(ABC, Generic[S]):
             if isinstance(hosted.log, CoordinatorLog) and hosted.log.partition.is_closed:
                 self.runtime.end(hosted.index)
 
+    def _host_later(self, index: int) -> None:
+        """Until it can be loaded, all brokers send its clients here, and here they are sent away."""
+        if not self._is_stopped:
+            failures = self._load_failures[index] = min(
+                self._load_failures.get(index, 0) + 1, MAX_LOAD_FAILURES
+            )
+            self._broker.loop.call_later(2**failures, self._host_again, index)
+
+    def _host_again(self, index: int) -> None:
+        if not self._is_stopped:
+            self._host(index)
+
     async def _load(self, hosted: Hosted[S], log: CoordinatorLog) -> None:
         began_ms = self._broker.clock.monotonic_ms()
         loading = LoadingLog(self._broker, log.partition, hosted.shard)
@@ -202,8 +220,10 @@ class CoordinatorHost(ABC, Generic[S]):
         finally:
             if not is_loaded and self.runtime.hosted(hosted.index) is hosted:
                 self.runtime.end(hosted.index)
+                self._host_later(hosted.index)
         if hosted.state is not HostedState.LOADING:
             return
+        self._load_failures.pop(hosted.index, None)
         self.runtime.activate(hosted)
         logger.info(
             "%s: %d records, %s in %d ms",
@@ -249,8 +269,9 @@ class CoordinatorHost(ABC, Generic[S]):
             self._has_waited = True
             self._timer = self._broker.loop.call_later(LATE_GRACE_SECONDS, self._on_timer)
             return
-        try:
-            if self.runtime.timers.fire(now_ms, TIMERS_PER_TURN) < TIMERS_PER_TURN:
-                self._has_waited = False
-        finally:
-            self._arm()  # a fault in one timer stops no other
+        self._broker.tasks.attempt(partial(self._fire, now_ms), f"a timer of {self._what}")
+        self._arm()
+
+    def _fire(self, now_ms: int) -> None:
+        if self.runtime.timers.fire(now_ms, TIMERS_PER_TURN) < TIMERS_PER_TURN:
+            self._has_waited = False

@@ -217,6 +217,12 @@ class Hosting:
     def _work(self) -> None:
         """One turn of the loop's worth of what waits; first what somebody is waiting for."""
         self._is_working = False
+        try:
+            self._work_for_a_turn()
+        finally:
+            self._work_soon()  # a fault in one is not the others'
+
+    def _work_for_a_turn(self) -> None:
         turn = Turn()
         while True:
             if self._to_delete:
@@ -228,8 +234,7 @@ class Hosting:
             else:
                 return
             if turn.is_over:
-                break
-        self._work_soon()
+                return
 
     def _materialise_next(self) -> None:
         topic_partition = self._to_materialise.popleft()
@@ -265,12 +270,14 @@ class Hosting:
                 self._delete_next(deletion)
 
     def _delete_next(self, deletion: _Deletion) -> None:
-        work = self._give_up(deletion.left.popleft(), self._broker.logs.delete)
-        if work is not None:
-            deletion.works.append(work)
-        if not deletion.left:
-            self._to_delete.remove(deletion)
-            self._sync(deletion)
+        try:
+            work = self._give_up(deletion.left.popleft(), self._broker.logs.delete)
+            if work is not None:
+                deletion.works.append(work)
+        finally:
+            if not deletion.left:
+                self._to_delete.remove(deletion)
+                self._sync(deletion)
 
     def _give_up(
         self,

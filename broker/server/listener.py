@@ -98,7 +98,11 @@ class Listener:
             except OSError as error:
                 self._on_accept_failed(error)
                 return
-            self._admit(sock, address[0], address[1])
+            try:
+                self._admit(sock, address[0], address[1])
+            except BaseException:
+                sock.close()  # its client need not wait for us
+                raise
 
     def _on_accept_failed(self, error: OSError) -> None:
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.log_limit import LOG_LIMIT
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TICK_SECONDS: Final = 1.0
+NOTHING_CHECKPOINTED: Final = (-1, -1, -1, -1, -1)
 #: Distinct faults that are remembered, so that each is logged once.
 MAX_REPORTED: Final = 10_000
 
@@ -37,7 +39,7 @@ class Maintenance:
         self._reported: set[str] = set()
         self._is_checkpointing = False
         self._next_checkpoint_ms = 0
-        self._checkpointed_activity = (-1, -1, -1, -1, -1)
+        self._checkpointed_activity = NOTHING_CHECKPOINTED
         self._next_expiry_ms = 0
 
     def start(self) -> None:
@@ -72,29 +74,49 @@ class Maintenance:
         return self._broker.config.producer_id_expiration_check_interval_ms
 
     def _on_tick(self) -> None:
+        """Each part by itself: one that fails is logged, counted and tried again a second later."""
         broker = self._broker
         self._timer = broker.loop.call_later(TICK_SECONDS, self._on_tick)
         broker.replicas.traffic.now += 1
         LOG_LIMIT.tick()
         now_ms = broker.clock.monotonic_ms()
-        for listener in broker.listeners:
+        for part, name in (
+            (self._tick_listeners, "looking for idle connections"),
+            (self._tick_logs, "the tick of logs"),
+            (self._flush_due, "flushing by the clock"),
+            (self._maybe_checkpoint, "beginning a checkpoint"),
+            (self.retention.tick, "the tick of retention"),
+            (self.cleaning.tick, "the tick of compaction"),
+            (broker.coordination.tick, "the tick of groups"),
+            (broker.transactions.tick, "the tick of transactions"),
+            (self._maybe_expire_producers, "forgetting idle producers"),
+        ):
+            broker.tasks.attempt(partial(part, now_ms), name)
+
+    def _tick_listeners(self, now_ms: int) -> None:
+        for listener in self._broker.listeners:
             listener.tick(now_ms)
+
+    def _tick_logs(self, now_ms: int) -> None:
+        broker = self._broker
         try:
             for work in broker.logs.tick(now_ms):
                 broker.threads.disk(work.run, self._on_removed)
         except StorageError as error:
             broker.replicas.take_offline(error)
-        broker.replicas.flush_due(broker.clock.wall_ms())
+
+    def _flush_due(self, _now_ms: int) -> None:
+        self._broker.replicas.flush_due(self._broker.clock.wall_ms())
+
+    def _maybe_checkpoint(self, now_ms: int) -> None:
         if now_ms >= self._next_checkpoint_ms and not self._is_checkpointing:
             self._next_checkpoint_ms = now_ms + self._checkpoint_interval_ms
             activity = self._activity()
             if activity != self._checkpointed_activity:
                 self._checkpointed_activity = activity
-                broker.tasks.spawn(self._checkpoint(), "checkpoint")
-        self.retention.tick(now_ms)
-        self.cleaning.tick(now_ms)
-        broker.coordination.tick(now_ms)
-        broker.transactions.tick(now_ms)
+                self._broker.tasks.spawn(self._checkpoint(), "checkpoint")
+
+    def _maybe_expire_producers(self, now_ms: int) -> None:
         if now_ms >= self._next_expiry_ms:
             self._next_expiry_ms = now_ms + self._expiry_interval_ms
             self._expire_producers()
@@ -115,6 +137,9 @@ class Maintenance:
         try:
             for work in self._broker.logs.checkpoint_work():
                 await self._broker.threads.call(work.run)
+        except BaseException:
+            self._checkpointed_activity = NOTHING_CHECKPOINTED
+            raise
         finally:
             self._is_checkpointing = False
 

@@ -149,6 +149,7 @@ def exposition(broker: Broker, census: Census) -> Iterator[str]:
     """Lines of the text format, each with its end; may be left between any two."""
     yield from _process(broker)
     yield from _loop(broker)
+    yield from _tasks(broker)
     yield from _requests(broker)
     if broker.is_hosting:
         yield from _logs(broker)
@@ -217,6 +218,26 @@ def _loop(broker: Broker) -> Iterator[str]:
         "Handlers that held the loop over 50 ms.",
         broker.watchdog.slow_handlers,
     )
+
+
+def _tasks(broker: Broker) -> Iterator[str]:
+    """A broker without any has one line with an empty label, so that the first failure is an increase."""
+    troubles = broker.tasks.troubles
+    for name, text, counts in (
+        (
+            "odradek_task_failures_total",
+            "Background tasks that ended by an error.",
+            {each.name: each.failures for each in troubles.values()},
+        ),
+        (
+            "odradek_task_restarts_total",
+            "Background tasks that began again after an error.",
+            {each.name: each.restarts for each in troubles.values()},
+        ),
+    ):
+        yield f"# HELP {name} {text}\n# TYPE {name} counter\n"
+        for task, count in (counts or {"": 0}).items():
+            yield f'{name}{{task="{_escaped(task)}"}} {count}\n'
 
 
 def _requests(broker: Broker) -> Iterator[str]:

@@ -76,6 +76,16 @@ async def node(broker: Broker, request: dict[str, Any]) -> dict[str, Any]:
         "rss_bytes": _resident_bytes(),
         "cpu_seconds": usage.ru_utime + usage.ru_stime,
         "log_dirs": _directories(broker),
+        "task_troubles": [
+            {
+                "task": each.name,
+                "failures": each.failures,
+                "restarts": each.restarts,
+                "last_ms": each.last_ms,
+                "last_error": each.last_error,
+            }
+            for each in broker.tasks.troubles.values()
+        ],
         "zookeeper": None if broker.cluster is None else broker.cluster.describe_session(),
     }
     if broker.is_hosting:

@@ -25,6 +25,9 @@ logger = logging.getLogger(__name__)
 PARENT_FD_VARIABLE: Final = "ODRADEK_PARENT_FD"
 #: A thread that computes gives the loop its turn after this long (Python's default is 5 ms).
 SWITCH_INTERVAL_SECONDS: Final = 0.0005
+#: A part failed that the broker cannot do without (``EX_SOFTWARE``); the log says which.
+EXIT_FAILED: Final = 70
+FAILED_STOP_SECONDS: Final = 20.0
 #: Requests leave no cycles behind; the young generation is looked through seldom.
 GC_THRESHOLDS: Final = (20_000, 20, 50)
 
@@ -35,13 +38,13 @@ def run(data_directory: Path, settings: Mapping[str, str]) -> int:
     _raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(data_directory, settings))
-    return 0
+        return runner.run(_serve(data_directory, settings))
 
 
-async def _serve(data_directory: Path, settings: Mapping[str, str]) -> None:
+async def _serve(data_directory: Path, settings: Mapping[str, str]) -> int:
     loop = asyncio.get_running_loop()
     broker = Broker(data_directory, settings, loop)
+    loop.set_exception_handler(broker.tasks.on_loop_error)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, broker.request_stop)
     _watch_parent(loop, broker)
@@ -50,7 +53,7 @@ async def _serve(data_directory: Path, settings: Mapping[str, str]) -> None:
     except StartInterrupted:
         logger.info("stopping before anything was served")
         await broker.abandon()
-        return
+        return _exit_code(broker)
     except BaseException:
         await broker.abandon()
         raise
@@ -66,7 +69,26 @@ async def _serve(data_directory: Path, settings: Mapping[str, str]) -> None:
     gc.enable()
     await broker.stop_requested.wait()
     logger.info("stopping")
-    await broker.stop()
+    if broker.failure is None:
+        await broker.stop()
+    else:
+        await _stop_failed(broker)
+    return _exit_code(broker)
+
+
+def _exit_code(broker: Broker) -> int:
+    return 0 if broker.failure is None else EXIT_FAILED
+
+
+async def _stop_failed(broker: Broker) -> None:
+    """In order, so that others lead first, if what has failed lets it: others wait for this process's end."""
+    try:
+        async with asyncio.timeout(FAILED_STOP_SECONDS):
+            await broker.stop()
+    except Exception as error:
+        logger.critical("and it cannot stop in order", exc_info=error)
+        logging.shutdown()
+        os._exit(EXIT_FAILED)  # threads may hang, too; the next start recovers
 
 
 def _watch_parent(loop: asyncio.AbstractEventLoop, broker: Broker) -> None:

@@ -152,6 +152,9 @@ class ManualTasks:
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         self._coroutines.append(coroutine)
 
+    def attempt(self, call: Callable[[], None], name: str) -> None:
+        call()
+
     def step(self) -> bool:
         """One turn of one of them; False if there is none."""
         if not self._coroutines:

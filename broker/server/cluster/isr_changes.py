@@ -57,9 +57,9 @@ class IsrChanges:
 
     def start(self) -> None:
         tasks = self._broker.tasks
-        tasks.spawn(self._keep_proposing(), "propose ISRs")
-        tasks.spawn(self._keep_looking(), "look at ISRs")
-        tasks.spawn(self._keep_confirming(), "confirm leaders that are alone")
+        tasks.keep(self._keep_proposing, "propose ISRs", is_vital=True)
+        tasks.keep(self._keep_looking, "look at ISRs", is_vital=True)
+        tasks.keep(self._keep_confirming, "confirm leaders that are alone", is_vital=True)
 
     def look_at(self, partition: ReplicatedPartition) -> None:
         self._wanted[partition] = None
@@ -92,8 +92,17 @@ class IsrChanges:
             self._close_peer()
 
     async def _proposals(self) -> list[tuple[ReplicatedPartition, AskedIsr]]:
-        """What is worth proposing now, of those that are to be looked at."""
+        """What is worth proposing now, of those that are to be looked at. A failure proposes none of it: what
+        is taken for proposed, and never ends, would be the partition's last proposal."""
         proposed: list[tuple[ReplicatedPartition, AskedIsr]] = []
+        try:
+            await self._find_proposals(proposed)
+        except BaseException:
+            self._end_without_answer(proposed, self._broker.clock.monotonic_ms())
+            raise
+        return proposed
+
+    async def _find_proposals(self, proposed: list[tuple[ReplicatedPartition, AskedIsr]]) -> None:
         epochs = self._broker.replicas.broker_epochs
         turn = Turn()
         while self._wanted and len(proposed) < MAX_PROPOSALS:
@@ -108,7 +117,12 @@ class IsrChanges:
                     break
                 await turn.pass_on()
                 epochs = self._broker.replicas.broker_epochs
-        return proposed
+
+    def _end_without_answer(
+        self, proposed: list[tuple[ReplicatedPartition, AskedIsr]], asked_ms: int
+    ) -> None:
+        for partition, _ in proposed:
+            partition.on_proposal_ended(None, None, asked_ms)
 
     async def _propose(self, proposed: list[tuple[ReplicatedPartition, AskedIsr]]) -> bool:
         """Gives whether all of them were written."""
@@ -126,8 +140,7 @@ class IsrChanges:
             self._close_peer()
         finally:
             if results is None or len(results) != len(proposed):
-                for partition, _ in proposed:
-                    partition.on_proposal_ended(None, None, asked_ms)
+                self._end_without_answer(proposed, asked_ms)
         if results is None or len(results) != len(proposed):
             return False
         for (partition, _), (code, state) in zip(proposed, results, strict=True):

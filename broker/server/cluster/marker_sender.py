@@ -58,9 +58,17 @@ class MarkerSender:
             while self._queue:
                 count = min(len(self._queue), MAX_MARKERS)
                 batch = [self._queue.popleft() for _ in range(count)]
-                codes = await self._send([marker for marker, _ in batch])
-                for (_, done), code in zip(batch, codes, strict=True):
-                    done(code)
+                answered = 0
+                try:
+                    codes = await self._send([marker for marker, _ in batch])
+                    for (_, done), code in zip(batch, codes, strict=True):
+                        answered += 1
+                        done(code)
+                except BaseException:
+                    # Whoever is not answered waits for ever; written twice a marker is what it was.
+                    for _, done in batch[answered:]:
+                        done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                    raise
 
     async def _send(self, markers: list[SentMarker]) -> list[ErrorCode]:
         """A connection that stood idle may have ended: then once more by a new one."""

@@ -147,7 +147,7 @@ class Membership:
         self.store.on_session(self._on_session)
         self._registration.start()
         self._candidacy.start()
-        self._broker.tasks.spawn(self._keep_pulling(), "pull the image")
+        self._broker.tasks.keep(self._keep_pulling, "pull the image", is_vital=True)
         self.refusals.start()
         PreferredLeaders(self._broker, self).start()
 
@@ -296,6 +296,14 @@ class Membership:
         self.apis.on_image()
 
     def _take(self, update: ImageUpdate) -> None:
+        """A failure ends the broker: it would lead and follow by half of an image, and be told the rest never."""
+        try:
+            self._apply(update)
+        except Exception as error:
+            self._broker.fail(f"an image of the cluster cannot be applied: {error!r}")
+            raise
+
+    def _apply(self, update: ImageUpdate) -> None:
         before = self.image
         is_next = (
             len(update.steps) == 1

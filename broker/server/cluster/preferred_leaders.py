@@ -23,7 +23,7 @@ class PreferredLeaders:
         self._membership = membership
 
     def start(self) -> None:
-        self._broker.tasks.spawn(self._keep_electing(), "elect preferred leaders")
+        self._broker.tasks.keep(self._keep_electing, "elect preferred leaders")
 
     async def _keep_electing(self) -> None:
         while True:

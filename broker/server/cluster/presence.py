@@ -55,7 +55,7 @@ class Presence:
             if broker_id != self._broker_id and self._watched.get(broker_id) != broker:
                 self._watched[broker_id] = broker
                 self._doubts.end(broker_id)
-                self._tasks.spawn(self._watch(broker), f"watch broker {broker_id}")
+                self._tasks.keep(partial(self._watch, broker), f"watch broker {broker_id}")
         for broker_id in self._watched.keys() - image.brokers.keys():
             del self._watched[broker_id]
             self._doubts.end(broker_id)

@@ -42,7 +42,7 @@ class Refusals:
         )
 
     def start(self) -> None:
-        self._broker.tasks.spawn(self._keep_probing(), "probe fenced brokers")
+        self._broker.tasks.keep(self._keep_probing, "probe fenced brokers")
 
     def on_image(self, image: ClusterImage) -> None:
         self._presence.on_image(image)

@@ -50,5 +50,5 @@ class Replication:
         if fetcher is None:
             fetcher = ReplicaFetcher(self._broker, self._membership, leader_id)
             self._fetchers[leader_id] = fetcher
-            self._broker.tasks.spawn(fetcher.run(), f"fetch from broker {leader_id}")
+            self._broker.tasks.keep(fetcher.run, f"fetch from broker {leader_id}", is_vital=True)
         fetcher.add(followed)

@@ -82,7 +82,9 @@ class ClusterTransactions:
         sender = self._senders.get(leader_id)
         if sender is None:
             sender = self._senders[leader_id] = MarkerSender(self._membership, leader_id)
-            self._broker.tasks.spawn(sender.run(), f"send markers to broker {leader_id}")
+            self._broker.tasks.keep(
+                sender.run, f"send markers to broker {leader_id}", is_vital=True
+            )
         return sender
 
     # Markers of others -------------------------------------------------------------------------

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 
-from broker.coordinator.timers import Timers
+import pytest
+
+from broker.coordinator.timers import RETRY_MS, Timers
 
 
 def test_fire_in_order_of_deadlines() -> None:
@@ -85,3 +87,35 @@ def test_agrees_with_a_plain_dictionary() -> None:
             del plain[key]
         next_ms = timers.next_deadline_ms
         assert not plain or (next_ms is not None and next_ms <= min(plain.values()))
+
+
+def test_one_that_fails_is_called_again_and_stops_no_other() -> None:
+    timers, fired = Timers(), []
+
+    def fail_once(now_ms: int) -> None:
+        fired.append(("fails", now_ms))
+        if len(fired) == 1:
+            raise RuntimeError("a fault of ours")
+
+    timers.set("fails", 10, fail_once)
+    timers.set("other", 11, lambda now_ms: fired.append(("other", now_ms)))
+    with pytest.raises(RuntimeError, match="a fault"):
+        timers.fire(20)
+    assert timers.fire(20) == 1
+    assert timers.next_deadline_ms == 20 + RETRY_MS
+    timers.fire(20 + RETRY_MS)
+    assert fired == [("fails", 20), ("other", 20), ("fails", 20 + RETRY_MS)]
+    assert len(timers) == 0
+
+
+def test_one_that_was_set_anew_before_it_failed_keeps_that() -> None:
+    timers = Timers()
+
+    def fail(now_ms: int) -> None:
+        timers.set("fails", 500, fail)
+        raise RuntimeError("a fault of ours")
+
+    timers.set("fails", 10, fail)
+    with pytest.raises(RuntimeError, match="a fault"):
+        timers.fire(20)
+    assert timers.deadline_ms("fails") == 500

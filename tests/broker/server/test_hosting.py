@@ -186,3 +186,26 @@ async def test_a_stop_waits_for_deletions_and_the_next_start_finds_nothing_of_th
 def test_a_batch_may_not_decompress_without_bound() -> None:
     rules = produce_rules(config())
     assert rules.max_decompressed_bytes <= 64 * 1024 * 1024
+
+
+@on_loop
+async def test_a_fault_at_one_directory_leaves_the_others_to_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as r:
+        faults: list[object] = []
+        r.broker.loop.set_exception_handler(lambda _, context: faults.append(context["exception"]))
+        materialise = r.broker.replicas.materialise
+
+        def fail_once(name: str, index: int) -> None:
+            if not faults and index == 1:
+                raise RuntimeError("a fault of ours")
+            materialise(name, index)
+
+        monkeypatch.setattr(r.broker.replicas, "materialise", fail_once)
+        await called_back(
+            r.broker.controller.create_topics, [NewTopic("t", partition_count=4)], False
+        )
+        topic = r.broker.replicas.topics["t"]
+        await r.until(lambda: all(topic.partitions[index] for index in (0, 2, 3)))
+        assert [str(fault) for fault in faults] == ["a fault of ours"]

@@ -55,7 +55,7 @@ class MaintainedWorld(World):
                 log_flush_offset_checkpoint_interval_ms=60_000,
                 replica_high_watermark_checkpoint_interval_ms=5_000,
             ),
-            tasks=SimpleNamespace(spawn=self.spawn),
+            tasks=SimpleNamespace(spawn=self.spawn, attempt=lambda call, name: call()),
             dispatcher=SimpleNamespace(request_counts={}),
             coordination=SimpleNamespace(tick=lambda now_ms: None),
             transactions=SimpleNamespace(tick=lambda now_ms: None),

@@ -50,6 +50,130 @@ async def test_tasks_are_ended_together() -> None:
     await group.cancel()
 
 
+class Duty:
+    """Fails so often; then it goes on."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.begun = 0
+        self.goes_on = asyncio.Event()
+
+    async def __call__(self) -> None:
+        self.begun += 1
+        if self.begun <= self.failures:
+            raise RuntimeError(f"fault {self.begun}")
+        self.goes_on.set()
+        await asyncio.Event().wait()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "FIRST_PAUSE_SECONDS", 0.0001)
+    monkeypatch.setattr(tasks, "LAST_PAUSE_SECONDS", 0.0005)
+
+
+@pytest.mark.usefixtures("quick")
+@on_loop
+async def test_a_duty_that_fails_begins_again(caplog: pytest.LogCaptureFixture) -> None:
+    lost: list[str] = []
+    group = TaskGroup(asyncio.get_running_loop(), lost.append)
+    duty = Duty(tasks.MAX_FAILURES - 1)
+    group.keep(duty, "propose ISRs", is_vital=True)
+    async with asyncio.timeout(30):
+        await duty.goes_on.wait()
+    await group.cancel()
+    trouble = group.troubles["propose ISRs"]
+    assert (trouble.failures, trouble.restarts) == (duty.failures, duty.failures)
+    assert trouble.last_error == f"RuntimeError('fault {duty.failures}')"
+    assert "task propose ISRs failed, and begins again in " in caplog.text
+    assert lost == []
+
+
+@pytest.mark.usefixtures("quick")
+@on_loop
+async def test_a_vital_duty_that_fails_again_and_again_is_lost_and_another_is_not() -> None:
+    lost: list[str] = []
+    group = TaskGroup(asyncio.get_running_loop(), lost.append)
+    vital, other = Duty(1000), Duty(3 * tasks.MAX_FAILURES)
+    group.keep(vital, "propose ISRs", is_vital=True)
+    group.keep(other, "elect preferred leaders")
+    async with asyncio.timeout(30):
+        await other.goes_on.wait()
+    await group.cancel()
+    assert vital.begun == tasks.MAX_FAILURES
+    assert lost == ["task propose ISRs failed 9 times in a row: RuntimeError('fault 9')"]
+
+
+@pytest.mark.usefixtures("quick")
+@on_loop
+async def test_what_went_on_for_long_has_got_over_its_failures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tasks, "STEADY_SECONDS", 0.0)
+    lost: list[str] = []
+    group = TaskGroup(asyncio.get_running_loop(), lost.append)
+    duty = Duty(2 * tasks.MAX_FAILURES)
+    group.keep(duty, "propose ISRs", is_vital=True)
+    async with asyncio.timeout(30):
+        await duty.goes_on.wait()
+    await group.cancel()
+    assert lost == []
+
+
+@on_loop
+async def test_a_duty_that_returns_is_done() -> None:
+    group = TaskGroup(asyncio.get_running_loop())
+    begun: list[int] = []
+
+    async def return_at_once() -> None:
+        begun.append(1)
+
+    group.keep(return_at_once, "watch broker 2")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert (begun, group.troubles) == ([1], {})
+    assert not group._tasks
+
+
+@on_loop
+async def test_one_part_of_a_timers_work_keeps_no_other_from_its() -> None:
+    group = TaskGroup(asyncio.get_running_loop())
+    done: list[int] = []
+
+    def fail() -> None:
+        raise OSError("disk")
+
+    group.attempt(fail, "the tick of logs")
+    group.attempt(lambda: done.append(1), "the tick of groups")
+    assert done == [1]
+    assert group.troubles["the tick of logs"].failures == 1
+
+
+@on_loop
+async def test_what_fails_on_the_loop_itself_is_counted() -> None:
+    loop = asyncio.get_running_loop()
+    group = TaskGroup(loop)
+    loop.set_exception_handler(group.on_loop_error)
+    loop.call_soon(lambda: 1 // 0)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert "ZeroDivisionError" in group.troubles["callbacks of the loop"].last_error
+
+
+@on_loop
+async def test_failures_are_counted_under_so_many_names_at_most() -> None:
+    group = TaskGroup(asyncio.get_running_loop())
+
+    def fail() -> None:
+        raise OSError("x" * 1000)
+
+    for number in range(tasks.MAX_NAMES + 5):
+        group.attempt(fail, f"part {number}")
+    assert len(group.troubles) == tasks.MAX_NAMES + 1
+    assert group.troubles[tasks.OTHERS].failures == 5
+    assert len(group.troubles["part 0"].last_error) == tasks.MAX_ERROR_LENGTH
+
+
 @on_loop
 async def test_a_turn_ends_and_others_run_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "TURN_NS", 0)

@@ -1,0 +1,65 @@
+"""Our broker with faults in its background work: `python -m tests.support.faulty_tasks DIRECTORY …` (its options).
+
+A file in DIRECTORY with the name of a fault makes that work raise; one that holds a number makes it raise so
+often, and goes then. Pauses before a task begins again are a tenth of the usual ones.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from broker.coordinator.group.rebalance import Rebalance
+from broker.coordinator.transaction.shard import TransactionShard
+from broker.server import tasks
+from broker.server.cluster.isr_changes import IsrChanges
+from broker.server.cluster.membership import Membership
+from broker.server.cluster.replica_fetcher import ReplicaFetcher
+from broker.server.listener import Listener
+from broker.server.main import serve
+from broker.server.maintenance import Maintenance
+from broker.server.retention import Retention
+
+FAULTS: dict[str, tuple[type[Any], str]] = {
+    "propose": (IsrChanges, "_proposals"),
+    "fetch": (ReplicaFetcher, "_forget_closed"),
+    "pull": (Membership, "_pull_from"),
+    "apply": (Membership, "_apply"),
+    "accept": (Listener, "_admit"),
+    "retention": (Retention, "_run"),
+    "flush": (Maintenance, "_flush_due"),
+    "session": (Rebalance, "_on_session_over"),
+    "timeout": (TransactionShard, "_on_timeout"),
+}
+
+
+def strike(file: Path) -> None:
+    try:
+        left = file.read_text()
+    except FileNotFoundError:
+        return
+    if left:
+        if int(left) <= 1:
+            file.unlink()
+        else:
+            file.write_text(str(int(left) - 1))
+    raise RuntimeError(f"injected: {file.name}")
+
+
+def plant(directory: Path) -> None:
+    def planted(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def faulty(*arguments: Any) -> Any:
+            strike(directory / name)
+            return work(*arguments)
+
+        return faulty
+
+    for name, (owner, method) in FAULTS.items():
+        setattr(owner, method, planted(name, getattr(owner, method)))
+    tasks.FIRST_PAUSE_SECONDS /= 10
+    tasks.LAST_PAUSE_SECONDS /= 10
+
+
+if __name__ == "__main__":
+    plant(Path(sys.argv[1]))
+    sys.exit(serve(sys.argv[2:]))
