@@ -11,18 +11,23 @@ import signal
 import subprocess
 import threading
 import urllib.request
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 import appliance
 from dashboard.spark.java import find_java
 from tests.support import debian, judge, processes, wire
+from tests.support.apache import ApacheKafka
 from tests.support.odradek import REPOSITORY
 from tests.support.serving import serving
 
 BINARY = Path(os.environ.get("BINARY_FOR_TESTS") or REPOSITORY / "dist" / "odradek")
 MOST_BYTES = 110_000_000
+NOBODY = 65534
+ORDERS = 100
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not BINARY.is_file(), reason="there is no dist/odradek (make binary)"),
@@ -134,7 +139,7 @@ def test_a_damaged_file_says_so_and_unpacks_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "home" / ".cache" / "odradek" / ".unpacking").exists()
 
 
-START, USE = re.findall(
+START, USE, MOVE_IN, ELSEWHERE = re.findall(
     r"^```sh\n(.*?)^```",
     (REPOSITORY / "docs" / "binary.md").read_text(),
     re.DOTALL | re.MULTILINE,
@@ -173,6 +178,83 @@ def test_on_a_debian_without_python_and_network(tmp_path: Path) -> None:
     assert "apt install openjdk-17-jre-headless" in said
     assert "ended 0" in said
     assert {path.name for path in work.iterdir()} == {"odradek", "home", "log", "data", "backups"}
+
+
+class Person:
+    """Somebody without any rights, with an empty home and the file, on a Debian without Python. No port is taken."""
+
+    def __init__(self, guest: debian.Guest) -> None:
+        self._guest = guest
+        shutil.copy(BINARY, guest.work / "odradek")
+        (guest.work / "home").mkdir()
+        for path in (guest.work, guest.work / "home", guest.work / "odradek"):
+            os.chown(path, NOBODY, NOBODY)
+
+    def command(self, words: str) -> list[str]:
+        user = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+        return self._guest.command(*user, "--no-new-privs", "sh", "-ec", words)
+
+    def types(self, words: str) -> str:
+        done = subprocess.run(self.command(words), capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def serving(self, words: str) -> AbstractContextManager[object]:
+        return serving(
+            self.command(f"echo $$ >serve.pid; exec {words}"),
+            self._guest.work,
+            ask_to_end=lambda: self.types("kill -TERM $(cat serve.pid)"),
+        )
+
+
+READ = "./odradek consume orders -o start -e -f '%p %o %T %k %v %h\\n' | sort"
+
+
+def test_a_topic_of_an_apache_kafka_moves_in_is_backed_up_and_restored_by_the_page(
+    tmp_path: Path,
+) -> None:
+    """As `docs/binary.md` has it, word for word but for the address, and on two machines."""
+    start, move_in = START.strip(), MOVE_IN.replace("kafka.example:9092", "127.0.0.1:9095")
+    (restore, serve_again) = ELSEWHERE.strip().splitlines()
+    ports = {
+        "listeners": "PLAINTEXT://127.0.0.1:9095,CONTROLLER://127.0.0.1:9096",
+        "advertised.listeners": "PLAINTEXT://127.0.0.1:9095",
+        "controller.quorum.voters": "1@127.0.0.1:9096",
+    }
+    kafka = ApacheKafka(tmp_path / "kafka", ports)
+    with debian.Guest(tmp_path / "one") as guest, closing(kafka):
+        guest.in_its_network(kafka.start)
+        guest.in_its_network(write_orders)
+        person = Person(guest)
+        with person.serving(start):
+            said = person.types(move_in)
+            assert re.search(r"orders +imported +\d+", said)
+            assert "billing" in said
+            assert "is whole" in said
+            records = person.types(READ)
+        assert len(records.splitlines()) == ORDERS
+    with debian.Guest(tmp_path / "two") as guest:
+        shutil.copytree(tmp_path / "one" / "backups", guest.work / "backups")
+        person = Person(guest)
+        for path in (guest.work / "backups").rglob("*"):
+            os.chown(path, NOBODY, NOBODY)
+        os.chown(guest.work / "backups", NOBODY, NOBODY)
+        person.types(restore)
+        with person.serving(serve_again):
+            assert person.types(READ) == records
+            assert "billing" in person.types("./odradek group list")
+        assert not (guest.work / "home" / ".config").exists()
+
+
+def write_orders() -> None:
+    to = {"bootstrap.servers": "127.0.0.1:9095"}
+    producer = Producer(to)
+    for number in range(ORDERS):
+        producer.produce("orders", f"order {number}", f"customer {number % 7}", headers={"n": "1"})
+    assert producer.flush(60) == 0
+    consumer = Consumer({**to, "group.id": "billing"})
+    consumer.commit(offsets=[TopicPartition("orders", 0, 40)], asynchronous=False)
+    consumer.close()
 
 
 def test_reports_say_that_spark_is_missing_and_how_to_get_it(place: Path) -> None:
