@@ -69,6 +69,15 @@ class AddressType(click.ParamType[str]):
             self.fail(str(error), param, ctx)
 
 
+class AddressListType(click.ParamType[str]):
+    """One or more addresses with commas between them; kept as text."""
+
+    name = "host:port,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return ",".join(ADDRESS.convert(each, param, ctx) for each in str(value).split(","))
+
+
 class PartitionListType(click.ParamType[frozenset[int]]):
     """``0,3-5``: partition numbers, ranges inclusive."""
 
@@ -133,6 +142,7 @@ def _group_names(gateway: Gateway) -> Iterable[str]:
 DURATION = DurationType()
 KEY_VALUE = KeyValueType()
 ADDRESS = AddressType()
+ADDRESSES = AddressListType()
 PARTITIONS = PartitionListType()
 TOPIC = ClusterNameType("topic", _topic_names)
 GROUP = ClusterNameType("group", _group_names)

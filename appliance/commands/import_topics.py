@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from appliance.failure import CommandError
-from appliance.options import ADDRESS, KEY_VALUE, command, data_option, pass_session
+from appliance.options import ADDRESSES, KEY_VALUE, command, data_option, pass_session
 from appliance.output import Column, Report, Table, format_size
 from appliance.session import Session
 from broker.clock import SystemClock
@@ -24,7 +25,7 @@ COLUMNS = (Column("topic"), Column("outcome"), Column("offsets", "count"))
 
 
 @command("import")
-@click.argument("source", type=ADDRESS, metavar="SOURCE")
+@click.argument("source", type=ADDRESSES, metavar="SOURCE")
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @data_option("The data directory of the node that they come to; its broker must run.")
 @click.option(
@@ -67,7 +68,7 @@ def import_topics(
     prepare: bool,
     fetch_size: int,
 ) -> int:
-    """Copy topics from the Kafka cluster at SOURCE (HOST:PORT), offset for offset.
+    """Copy topics from the Kafka cluster at SOURCE (HOST:PORT, or several with commas), offset for offset.
 
     All topics, or those named (patterns such as 'orders-*' are fine), with partitions, settings, records,
     transactions and every group's committed offsets. Records keep their offsets, so these stay right. Until
@@ -78,6 +79,9 @@ def import_topics(
     from dashboard.cluster import KafkaFailure
     from dashboard.gateway import Gateway
 
+    if not session.is_verbose:
+        # It tells of each attempt to reach a broker that is gone; whether that matters the import says.
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     properties: dict[str, str] = {}
     if source_config is not None:
         properties |= client_config.read_command_config(Path(source_config))

@@ -6,10 +6,11 @@ the copy's end: a consumer here goes on there, and reads rather twice than never
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from appliance.failure import ItemError
+from appliance.importing.patience import Patience, passes
 from broker.model.ids import TopicPartition
 from dashboard.cluster import KafkaFailure
 from dashboard.gateway import Gateway
@@ -37,26 +38,59 @@ def translated(
     }
 
 
-def bring(source: Gateway, target: Gateway, ends: Mapping[TopicPartition, int]) -> Brought:
-    """Set here what every group has committed there, for these partitions."""
+def names(cluster: Gateway, patience: Patience) -> set[str]:
+    """Groups that the cluster's coordinators know now."""
+    return {listing.group for listing in patience.ask(cluster.groups.listings)}
+
+
+def bring(
+    source: tuple[Gateway, Patience],
+    target: tuple[Gateway, Patience],
+    known: Collection[str],
+    ends: Mapping[TopicPartition, int],
+) -> Brought:
+    """Set here what every group has committed there, for these partitions.
+
+    ``known``: groups that were listed earlier. A coordinator that moves is listed by nobody for a moment.
+    """
     brought = Brought()
-    names = [listing.group for listing in source.groups.listings()]
-    for name, committed in source.groups.committed(names).items():
+    there, patience = source
+    groups = sorted(names(there, patience).union(known))
+    told = patience.ask(
+        lambda: there.groups.committed(groups),
+        lambda found: not any(isinstance(e, KafkaFailure) and passes(e) for e in found.values()),
+    )
+    for name, committed in told.items():
         if isinstance(committed, KafkaFailure):
             brought.errors.append(ItemError.of(committed, group=name))
             brought.topics_left.update(key.topic for key in ends)
             continue
         wanted = translated(committed, ends)
-        if not wanted:
-            continue
-        outcomes = target.groups.bring_offsets(name, wanted)
-        failures = {key: failure for key, failure in outcomes.items() if failure is not None}
-        if failures:
-            failure = next(iter(failures.values()))
-            brought.errors.append(ItemError.of(failure, group=name))
-            brought.topics_left.update(key.topic for key in failures)
-            continue
-        brought.groups += 1
-        brought.offsets += len(wanted)
-        brought.taken_back += sum(committed[key].offset > at.offset for key, at in wanted.items())
+        if wanted:
+            _bring_one(target, name, committed, wanted, brought)
     return brought
+
+
+def _bring_one(
+    target: tuple[Gateway, Patience],
+    name: str,
+    committed: Mapping[TopicPartition, CommittedOffset],
+    wanted: dict[TopicPartition, CommittedOffset],
+    brought: Brought,
+) -> None:
+    here, patience = target
+    outcomes = patience.ask(
+        lambda: here.groups.bring_offsets(name, wanted),
+        lambda found: (
+            not any(failure is not None and passes(failure) for failure in found.values())
+        ),
+    )
+    failures = {key: failure for key, failure in outcomes.items() if failure is not None}
+    if failures:
+        failure = next(iter(failures.values()))
+        brought.errors.append(ItemError.of(failure, group=name))
+        brought.topics_left.update(key.topic for key in failures)
+        return
+    brought.groups += 1
+    brought.offsets += len(wanted)
+    brought.taken_back += sum(committed[key].offset > at.offset for key, at in wanted.items())

@@ -59,10 +59,30 @@ class PartitionCopy:
     end_offset: int = 0
     first_offset: int = 0
     """Where this run began."""
+    behind_open: int = 0
+    """Offsets that lie behind a transaction of the source that has not ended, and so cannot come yet."""
     lost: int = 0
     """Offsets that the source deleted before they were copied."""
     is_done: bool = False
+    is_adrift: bool = False
+    """Where the copy ends has to be asked before anything more is fetched or appended."""
     failure: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """There is more to fetch, and it may be."""
+        return not self.is_done and not self.is_adrift and self.failure is None
+
+    @property
+    def is_left(self) -> bool:
+        return self.failure is None and (self.is_adrift or not self.is_done)
+
+    def go_on_from(self, start_offset: int, end_offset: int) -> None:
+        """The copy's log, as it is: what was fetched beyond it has not come here, or has been lost again."""
+        self.is_adrift = False
+        self.is_empty = start_offset == end_offset
+        self.position = end_offset
+        self._pass_over(counts=False)
 
     def aim(self, source_start: int, end_offset: int) -> None:
         """What the source holds now; the copy ends at ``end_offset`` for this time."""
@@ -75,9 +95,9 @@ class PartitionCopy:
         self.end_offset = end_offset
         self._pass_over()
 
-    def _pass_over(self) -> None:
+    def _pass_over(self, *, counts: bool = True) -> None:
         if self.source_start > self.position:
-            if not self.is_empty:
+            if counts and not self.is_empty:
                 self.lost += self.source_start - self.position
             self.position = self.source_start
         self.is_done = self.position >= self.end_offset

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from appliance import control
 from appliance.failure import CommandError, ItemError
 from appliance.importing import offsets, topics
 from appliance.importing.copying import Copying
+from appliance.importing.here import Here, NotNow, Position
 from appliance.importing.ledger import Ledger
+from appliance.importing.patience import PAUSE_S, Patience, passes
 from appliance.importing.progress import PartitionCopy, Refused
 from appliance.importing.spool import Spool
 from appliance.importing.topics import TopicPlan
 from broker.clock import Clock
 from broker.model.ids import TopicPartition
 from broker.model.internal_topics import is_internal
-from dashboard.cluster import ClusterView, KafkaFailure, TopicView
+from dashboard.cluster import ClusterView, KafkaFailure, OffsetView, TopicView
 from dashboard.gateway import Gateway, OffsetAt
 from dashboard.gateway.batch_reader import BatchReader
 
@@ -70,6 +72,10 @@ class Import:
         self._clock = clock
         self._note = note
         self._ledger = Ledger(wish.data)
+        self._here = Here(wish.data)
+        self._there = Patience(source, clock, wish.patience_ms)
+        self._ours = Patience(target, clock, wish.patience_ms)
+        self._groups: set[str] = set()
         self._copies: list[PartitionCopy] = []
         self.outcome = Outcome()
 
@@ -77,8 +83,11 @@ class Import:
         """May be interrupted or killed at any moment; called again it goes on."""
         with Spool(self._wish.data) as spool:
             there, brokers = self._clusters()
+            if self._wish.is_last and self._wish.with_groups:
+                self._groups = offsets.names(self._source, self._there)
             plans = self._make_topics(there, brokers)
-            self._find_positions(plans)
+            for plan in plans:
+                self._find_positions(plan)
             copying = asyncio.run(self._copy(plans, spool, progress))
             self.outcome.records, self.outcome.size = copying.totals.records, copying.totals.size
             self._finish(plans, copying)
@@ -87,8 +96,12 @@ class Import:
     # What is to be copied
 
     def _clusters(self) -> tuple[ClusterView, int]:
+        # Without patience: who cannot be reached now, or does not take our password, is told at once.
         there, here = self._source.cluster(), self._target.cluster()
-        own = control.ask(self._wish.data, "stats")["cluster_id"]
+        # Any of them may be gone in the middle of it, the bootstrap servers too.
+        self._source.also_by(there.brokers)
+        self._target.also_by(here.brokers)
+        own = self._here.cluster_id()
         if here.cluster_id != own:
             raise CommandError(
                 f"{self._target.bootstrap} is not the broker whose data lies in {self._wish.data}",
@@ -101,7 +114,8 @@ class Import:
 
     def _make_topics(self, there: ClusterView, brokers: int) -> list[TopicPlan]:
         names = self._chosen(there)
-        found, known = self._source.topics(names), self._target.topics(names)
+        found = self._there.ask(lambda: self._source.topics(names))
+        known = self._ours.ask(lambda: self._target.topics(names))
         plans = []
         for name in names:
             topic, here = found[name], known[name]
@@ -116,7 +130,7 @@ class Import:
                 here if isinstance(here, TopicView) else None,
             )
             if self._is_to_be_copied(plan):
-                failure = topics.create(self._target, plan)
+                failure = self._create(plan)
                 if failure is None:
                     plans.append(plan)
                 else:
@@ -125,6 +139,17 @@ class Import:
         for name, failure in failed.items():
             self._failed(name, failure)
         return [plan for plan in plans if plan.name not in failed]
+
+    def _create(self, plan: TopicPlan) -> KafkaFailure | None:
+        """A controller that is just being replaced may have made it, or not."""
+
+        def ask() -> KafkaFailure | None:
+            if plan.here is None:
+                found = self._target.topics([plan.name])[plan.name]
+                plan.here = found if isinstance(found, TopicView) else None
+            return topics.create(self._target, plan)
+
+        return self._ours.ask(ask, lambda failure: failure is None or not passes(failure))
 
     def _chosen(self, there: ClusterView) -> list[str]:
         names = [
@@ -175,17 +200,26 @@ class Import:
         )
         return False
 
-    def _find_positions(self, plans: Iterable[TopicPlan]) -> None:
-        for plan in plans:
-            answer = control.ask(
-                self._wish.data, "import_positions", topic=plan.name, **{"from": plan.source}
-            )
-            for index, told in enumerate(answer["partitions"]):
-                start, end = told["start_offset"], told["end_offset"]
-                key = TopicPartition(plan.name, index)
-                self._copies.append(
-                    PartitionCopy(key, plan.source, end, start == end, first_offset=end)
-                )
+    def _find_positions(self, plan: TopicPlan) -> None:
+        """Where each partition's copy ends; of a topic that is just being made, as soon as it is led."""
+        deadline_ms = self._clock.monotonic_ms() + self._wish.patience_ms
+        told = self._here.positions(plan.name, plan.source)
+        while late := [index for index, each in enumerate(told) if isinstance(each, NotNow)]:
+            if self._clock.monotonic_ms() > deadline_ms:
+                break
+            time.sleep(PAUSE_S)
+            for index, each in zip(
+                late, self._here.positions(plan.name, plan.source, late), strict=True
+            ):
+                told[index] = each
+        for index, each in enumerate(told):
+            copy = PartitionCopy(TopicPartition(plan.name, index), plan.source, 0, is_empty=True)
+            if isinstance(each, Position):
+                copy.first_offset = each.end_offset
+                copy.go_on_from(each.start_offset, each.end_offset)
+            else:
+                copy.failure = each.reason
+            self._copies.append(copy)
 
     # Copying
 
@@ -199,7 +233,7 @@ class Import:
             self._source.bootstrap, self._properties, fetch_bytes=self._wish.fetch_bytes
         )
         copying = Copying(
-            self._wish.data,
+            self._here,
             self._source,
             reader,
             spool,
@@ -213,6 +247,7 @@ class Import:
             for _ in range(ROUNDS):
                 await asyncio.to_thread(self._aim)
                 await copying.run([copy for copy in self._copies if copy.failure is None])
+            await copying.trim(self._copies)
         finally:
             await reader.close()
         return copying
@@ -223,26 +258,48 @@ class Import:
         keys = [copy.partition for copy in copies]
         if not keys:
             return
-        starts = self._source.offsets(keys, OffsetAt.EARLIEST)
-        ends = self._source.offsets(keys, OffsetAt.LATEST, read_committed=True)
+        starts = self._offsets(keys, OffsetAt.EARLIEST)
+        # Asked before the stable ends: what is written in between does not look like an open transaction.
+        latest = self._offsets(keys, OffsetAt.LATEST)
+        ends = self._offsets(keys, OffsetAt.LATEST, read_committed=True)
         for copy in copies:
-            start, end = starts[copy.partition], ends[copy.partition]
+            start, written, end = (each[copy.partition] for each in (starts, latest, ends))
             if isinstance(start, KafkaFailure):
                 copy.failure = str(start)
+            elif isinstance(written, KafkaFailure):
+                copy.failure = str(written)
             elif isinstance(end, KafkaFailure):
                 copy.failure = str(end)
             else:
+                copy.behind_open = max(0, written.offset - end.offset)
                 try:
                     copy.aim(start.offset, end.offset)
                 except Refused as error:
                     copy.failure = str(error)
+
+    def _offsets(
+        self, keys: Sequence[TopicPartition], at: OffsetAt, *, read_committed: bool = False
+    ) -> dict[TopicPartition, OffsetView | KafkaFailure]:
+        """Those that a leader has not told yet are asked for again, until the patience has ended."""
+        found: dict[TopicPartition, OffsetView | KafkaFailure] = {}
+
+        def ask() -> None:
+            left = [key for key in keys if not isinstance(found.get(key), OffsetView)]
+            found.update(self._source.offsets(left, at, read_committed=read_committed))
+
+        def is_settled(_: None) -> bool:
+            return not any(
+                isinstance(each, KafkaFailure) and passes(each) for each in found.values()
+            )
+
+        self._there.ask(ask, is_settled)
+        return found
 
     # The end
 
     def _finish(self, plans: Sequence[TopicPlan], copying: Copying) -> None:
         failed = set()
         for copy in self._copies:
-            copying.trim(copy)
             if copy.failure is not None:
                 failed.add(copy.partition.topic)
                 subject = {"topic": str(copy.partition)}
@@ -251,6 +308,9 @@ class Import:
                 self.outcome.notes.append(
                     f"{copy.partition}: the source deleted {copy.lost:,} offsets before they were copied"
                 )
+            if copy.behind_open and self._wish.is_last:
+                failed.add(copy.partition.topic)
+                self.outcome.errors.append(_behind_open(copy))
         whole = [plan for plan in plans if plan.name not in failed]
         if self._wish.is_last and self._wish.with_groups and whole:
             names = {plan.name for plan in whole}
@@ -259,7 +319,9 @@ class Import:
                 for copy in self._copies
                 if copy.partition.topic in names
             }
-            brought = self.outcome.brought = offsets.bring(self._source, self._target, ends)
+            brought = self.outcome.brought = offsets.bring(
+                (self._source, self._there), (self._target, self._ours), self._groups, ends
+            )
             self.outcome.errors += brought.errors
             failed |= brought.topics_left
         for plan in plans:
@@ -277,10 +339,13 @@ class Import:
                 self._tell(plan.name, "imported", copied)
 
     def _open(self, plan: TopicPlan) -> bool:
-        here = self._target.topics([plan.name])[plan.name]
+        here = self._ours.ask(lambda: self._target.topics([plan.name]))[plan.name]
         if isinstance(here, TopicView):
             self._ledger.note(plan.name, plan.source, here.topic_id)
-        failure = topics.open_to_all(self._target, plan.name)
+        failure = self._ours.ask(
+            lambda: topics.open_to_all(self._target, plan.name),
+            lambda failure: failure is None or not passes(failure),
+        )
         if failure is not None:
             self._failed(plan.name, failure)
         return failure is None
@@ -290,3 +355,13 @@ class Import:
 
     def _failed(self, name: str, failure: KafkaFailure) -> None:
         self.outcome.errors.append(ItemError.of(failure, topic=name))
+
+
+def _behind_open(copy: PartitionCopy) -> ItemError:
+    return ItemError(
+        "OPEN_TRANSACTION",
+        f"{copy.behind_open:,} offsets lie behind a transaction of the source that is still open",
+        {"topic": str(copy.partition)},
+        "When it has ended call the import again: `kafka-transactions.sh find-hanging` shows whose it is,"
+        " its time-out or `kafka-transactions.sh abort` ends it.",
+    )

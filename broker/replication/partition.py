@@ -128,6 +128,14 @@ class Partition:
         finally:
             self.advance_high_watermark()
 
+    def check_copies(self) -> None:
+        """Raises ``KafkaError`` when no batch of an imported topic may be appended now."""
+
+    def restart_at(self, offset: int) -> None:
+        """The log goes on, empty, at ``offset`` beyond its end: nothing below it is there any more."""
+        self.log.truncate_fully_and_start_at(offset)
+        self.advance_high_watermark()
+
     def check_lease(self) -> None:
         """Raises ``KafkaError`` when this broker may not answer from its memory: another may lead."""
 

@@ -91,6 +91,19 @@ class ReplicatedPartition(Partition):
             self._wake_followers()
             self.advance_high_watermark()
 
+    def check_copies(self) -> None:
+        refusal = self.leader.refusal_of_append()
+        if refusal is not ErrorCode.NONE:
+            raise KafkaError(refusal)
+
+    def restart_at(self, offset: int) -> None:
+        """Followers learn of it by their next fetch, which is out of range; the high watermark waits for them."""
+        try:
+            super().restart_at(offset)
+        finally:
+            self.version += 1
+            self._wake_followers()
+
     def check_append(self, is_acks_all: bool) -> None:
         self.check_import()
         if is_acks_all:

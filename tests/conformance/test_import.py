@@ -171,9 +171,16 @@ def test_topics_groups_and_transactions_come_over_whatever_kills_the_import(
         assert {row["outcome"] for row in first["data"]} == {"copied, still closed"}
         told = answers.observe(there, names(there))
         check_topics(told, answers.observe(broker.address, names(broker.address)), 1)
+        # Nor is it finished then by whoever takes it for the last time: what lies behind them would never come.
+        refused = run(broker, source.bootstrap, "transactions", status=1)
+        assert {row["outcome"] for row in refused["data"]} == {"not finished"}
+        assert {each["code"] for each in refused["errors"]} == {"OPEN_TRANSACTION"}
+        assert {each["topic"] for each in refused["errors"]} == {
+            "transactions-0", "transactions-1"
+        }  # fmt: skip
         with Wire(broker.address) as wire:
-            refused = requests.try_produce(wire, "plain", record_batches.batch([b"mine"]))
-            assert refused.error_code == POLICY_VIOLATION
+            answer = requests.try_produce(wire, "plain", record_batches.batch([b"mine"]))
+            assert answer.error_code == POLICY_VIOLATION
         # The open ones end, more is written; then it is brought, with kills.
         end_transactions(source.open_producers)
         adoptable.append_by_hand(there, 5)

@@ -8,6 +8,7 @@ private_apis  what a broker answers to others
 peer          a connection to another broker
 replication   replica_fetcher (one a leader) and isr_changes (what leaders propose)
 refusals      what presence sees: processes that are dead, told to the controller and fenced
+imports       what ``odradek import`` asks of partitions that another broker leads
 preferred_leaders  the controller's timer
 producer_ids  blocks of producer ids, by compare-and-set
 """

@@ -35,6 +35,7 @@ from broker.metadata.zookeeper_store import CannotConnectError, ZooKeeperStore
 from broker.model.features import SUPPORTED, why_unsupported
 from broker.model.ids import NO_BROKER, BrokerId
 from broker.server.cluster.forwarding import forward, is_forwarded
+from broker.server.cluster.imports import ClusterImports
 from broker.server.cluster.isr_wire import AskedIsr
 from broker.server.cluster.joining import Agreed, agree, read_connected
 from broker.server.cluster.peer import Peer, PeerError, PeerRefusedError, endpoint_of
@@ -84,6 +85,7 @@ class Membership:
         self.apis = PrivateApis(self, broker.loop)
         self.replication = Replication(broker, self)
         self.transactions = ClusterTransactions(broker, self)
+        self.imports = ClusterImports(broker, self)
         self.refusals = Refusals(broker, self)
         self._unclean_elections = UncleanElections(broker, self)
         self._images = ImageFollower()

@@ -83,19 +83,21 @@ class Peer:
         if not is_proof(answer.get("proof"), proof(secret, "called", own, other)):
             raise PeerError("a broker of another cluster answers there")
 
-    async def ask_json(self, key: PrivateKey, body: Any) -> dict[str, Any]:
+    async def ask_json(
+        self, key: PrivateKey, body: Any, batches: bytearray | None = None
+    ) -> dict[str, Any]:
         try:
-            answer = json.loads(await self.ask(key, body))
+            answer = json.loads(await self.ask(key, body, batches))
         except ValueError as error:
             raise PeerError(f"no JSON: {error}") from error
         if not isinstance(answer, dict):
             raise PeerError("no JSON object")
         return answer
 
-    async def ask(self, key: PrivateKey, body: Any) -> bytes:
+    async def ask(self, key: PrivateKey, body: Any, batches: bytearray | None = None) -> bytes:
         """Raises PeerError."""
         self._correlation_id += 1
-        request = encode_request(key, self._correlation_id, body)
+        request = encode_request(key, self._correlation_id, body, batches)
         return split_answer(await self._exchange(request, ANSWER_SECONDS))[1]
 
     async def relay(self, frame: bytes) -> bytes:

@@ -24,25 +24,36 @@ class PeerPool:
         self._idle: dict[BrokerId, list[Peer]] = {}
         self._rooms: dict[BrokerId, asyncio.Semaphore] = {}
 
-    async def ask_json(self, broker_id: BrokerId, key: PrivateKey, body: Any) -> dict[str, Any]:
+    async def ask_json(
+        self,
+        broker_id: BrokerId,
+        key: PrivateKey,
+        body: Any,
+        batches: bytearray | None = None,
+    ) -> dict[str, Any]:
         """Raises PeerError."""
         async with self._rooms.setdefault(broker_id, asyncio.Semaphore(MAX_CONNECTIONS)):
             idle = self._idle.setdefault(broker_id, [])
             if idle:
                 # It may have ended while nobody used it (the other broker's restart, its idle time).
                 try:
-                    return await self._ask(idle, idle.pop(), key, body)
+                    return await self._ask(idle, idle.pop(), key, body, batches)
                 except PeerError:
                     self._forget(broker_id)
             peer = await self._membership.connect_by_image(broker_id)
-            return await self._ask(idle, peer, key, body)
+            return await self._ask(idle, peer, key, body, batches)
 
     async def _ask(
-        self, idle: list[Peer], peer: Peer, key: PrivateKey, body: Any
+        self,
+        idle: list[Peer],
+        peer: Peer,
+        key: PrivateKey,
+        body: Any,
+        batches: bytearray | None,
     ) -> dict[str, Any]:
         is_good = False
         try:
-            answer = await peer.ask_json(key, body)
+            answer = await peer.ask_json(key, body, batches)
             is_good = True
             return answer
         finally:

@@ -1,5 +1,5 @@
 """What a broker answers to others of its cluster: the image that it is controller of, topics that they
-want made, ISRs that leaders propose, markers and questions of transactions, the time. See ``private_wire`` for the frames and the proof that comes first."""
+want made, ISRs that leaders propose, markers and questions of transactions, what is imported, the time. See ``private_wire`` for the frames and the proof that comes first."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from broker.server.cluster.private_wire import (
     encode_answer,
     is_proof,
     proof,
+    split_body,
 )
 from broker.server.connection import Answer, CloseConnection, Connection, ResponseSlot
 
@@ -65,10 +66,15 @@ class PrivateApis:
         if header.api_version != VERSION:
             raise CloseConnection(f"private API {header.api_key} version {header.api_version}")
         try:
+            if header.api_key == PrivateKey.IMPORT:
+                if is_stranger(connection):
+                    raise CloseConnection("a private API, by a stranger")
+                self._import(connection, header, *split_body(frame[header.body_offset :]))
+                return None
             body = json.loads(bytes(frame[header.body_offset :]))
             if header.api_key == PrivateKey.PROVE:
                 return self._answer(header, self._prove(connection, body))
-            if connection.proving is None or not connection.proving.is_proved:
+            if is_stranger(connection):
                 raise CloseConnection("a private API, by a stranger")
             if header.api_key == PrivateKey.TELL_TIME:
                 return self._answer(header, {"wall_ms": self._membership.wall_ms()})
@@ -191,6 +197,20 @@ class PrivateApis:
 
         self._membership.transactions.begin_answering(body, answered)
 
+    # Imports -----------------------------------------------------------------------------------
+
+    def _import(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        body: dict[str, Any],
+        batches: bytearray,
+    ) -> None:
+        slot = connection.defer(header)
+        self._membership.imports.begin_answering(
+            body, batches, lambda answer: slot.complete(self._answer(header, answer))
+        )
+
     # ISRs --------------------------------------------------------------------------------------
 
     def _alter_isr(
@@ -203,3 +223,8 @@ class PrivateApis:
             slot.complete(self._answer(header, encode_altered(results)))
 
         self._membership.alter_isrs(asked, altered)
+
+
+def is_stranger(connection: Connection) -> bool:
+    """Has not proved that it knows the cluster's secret."""
+    return connection.proving is None or not connection.proving.is_proved

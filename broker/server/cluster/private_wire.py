@@ -1,7 +1,7 @@
 """Frames of the APIs that only brokers of one cluster use, and how one proves that it is one.
 
-Kafka's frame and header (version 1), keys from ``PRIVATE_FROM`` up, JSON behind them; none of them
-is told in ApiVersions. A connection begins with the proof: both sides send a nonce, then each
+Kafka's frame and header (version 1), keys from ``PRIVATE_FROM`` up, JSON behind them, and behind a line
+feed record batches where they belong to it; none of them is told in ApiVersions. A connection begins with the proof: both sides send a nonce, then each
 shows an HMAC of both under the cluster's secret, which who reads the store knows. The caller's comes
 first; who cannot show it is told nothing and loses the connection.
 """
@@ -26,6 +26,10 @@ NONCE_BYTES: Final = 16
 CLIENT_ID: Final = b"odradek-broker"
 #: Of an answer: an image of 100,000 partitions takes 8 MB.
 MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
+#: JSON has none outside of its strings, and writes it otherwise inside.
+BEFORE_BATCHES: Final = b"\n"
+#: Of the JSON before batches: names, and the numbers of partitions.
+MAX_HEAD_BYTES: Final = 1024 * 1024
 
 _HEAD: Final = Struct(">ihhih")
 _LENGTH: Final = Struct(">i")
@@ -43,6 +47,7 @@ class PrivateKey(IntEnum):
     WRITE_MARKERS = PRIVATE_FROM + 6
     ASK_TRANSACTION = PRIVATE_FROM + 7
     TELL_TIME = PRIVATE_FROM + 8
+    IMPORT = PRIVATE_FROM + 9
 
 
 class Proving:
@@ -58,10 +63,20 @@ class Proving:
         self.fetch_session: FetchSession | None = None
 
 
-def encode_request(key: PrivateKey, correlation_id: int, body: Any) -> bytes:
+def encode_request(
+    key: PrivateKey, correlation_id: int, body: Any, batches: bytes | bytearray | None = None
+) -> bytes:
     data = json.dumps(body, separators=(",", ":")).encode()
+    if batches is not None:
+        data += BEFORE_BATCHES + batches
     size = _HEAD.size - _LENGTH.size + len(CLIENT_ID) + len(data)
     return _HEAD.pack(size, key, VERSION, correlation_id, len(CLIENT_ID)) + CLIENT_ID + data
+
+
+def split_body(body: memoryview) -> tuple[Any, bytearray]:
+    """What was asked, and the batches behind it. Raises ValueError."""
+    head, separator, _ = bytes(body[:MAX_HEAD_BYTES]).partition(BEFORE_BATCHES)
+    return json.loads(head), bytearray(body[len(head) + len(separator) :])
 
 
 def with_correlation_id(frame: bytes, correlation_id: int) -> bytes:

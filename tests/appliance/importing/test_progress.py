@@ -48,6 +48,26 @@ def test_retention_that_is_faster_than_the_copy() -> None:
     assert (made.position, made.lost) == (120, 70)
 
 
+def test_a_copy_that_is_adrift_goes_on_where_it_ends_whatever_was_fetched() -> None:
+    made = copy()
+    made.aim(0, 200)
+    made.on_ready(ready(0, 200))
+    assert made.is_done
+    made.is_adrift = True
+    assert (made.is_left, made.is_open) == (True, False)
+    made.go_on_from(0, 150)
+    assert (made.position, made.is_empty, made.is_left, made.is_open) == (150, False, True, True)
+    made.go_on_from(0, 200)
+    assert (made.is_left, made.is_done) == (False, True)
+
+
+def test_what_the_source_deleted_is_counted_once_however_often_the_copy_is_adrift() -> None:
+    made = copy(150, is_empty=False)
+    made.aim(180, 200)
+    made.go_on_from(0, 150)
+    assert (made.position, made.lost) == (180, 30)
+
+
 def test_a_source_that_has_lost_what_was_copied_is_refused() -> None:
     with pytest.raises(Refused, match="lost"):
         copy(150, is_empty=False).aim(0, 149)

@@ -17,6 +17,7 @@ from broker.replication.partition import Partition
 from broker.replication.replica_fetch import (
     NO_ANSWER,
     Accepted,
+    Diverged,
     FetchAnswer,
     FetchRefused,
     FetchVerdict,
@@ -142,6 +143,38 @@ def test_too_few_replicas_before_and_after_the_append(world: Replicas) -> None:
     assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
     world.reconfigure(min_insync_replicas=1)
     partition.check_append(is_acks_all=True)
+
+
+def test_copies_need_as_many_replicas_as_acknowledged_records(world: Replicas) -> None:
+    partition = world.lead(min_insync_replicas=2, import_from="there/orders")
+    partition.check_copies()
+    with pytest.raises(KafkaError) as caught:
+        partition.check_append(is_acks_all=True)
+    assert caught.value.code is ErrorCode.POLICY_VIOLATION
+    world.tell(state(isr=(ONE,), partition_epoch=1), min_insync_replicas=2)
+    with pytest.raises(KafkaError) as caught:
+        partition.check_copies()
+    assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_a_copy_that_begins_later_is_committed_when_its_followers_begin_there_too(
+    world: Replicas,
+) -> None:
+    partition = world.lead()
+    world.append(partition)
+    for replica in (TWO, THREE):
+        world.fetch(partition, replica, 1)
+    partition.restart_at(100)
+    told = world.await_committed(partition)
+    # What a follower has is older than anything here: it cuts all of it, and then it is told where to begin.
+    assert isinstance(world.fetch(partition, TWO, 1), Diverged)
+    assert world.fetch(partition, TWO, 0) == FetchRefused(ErrorCode.OFFSET_OUT_OF_RANGE)
+    for replica in (TWO, THREE):
+        assert told == []
+        ask = ReplicaFetch(replica, EPOCHS[replica], 1, 100, -1, NO_ANSWER)
+        now_ms = world.scheduler.monotonic_ms()
+        assert partition.on_replica_fetch(ask, 100, EPOCHS, now_ms, None) == Accepted(100)
+    assert (partition.high_watermark, told) == (100, [{}])
 
 
 def test_acks_1_and_coordinators_need_the_lease(world: Replicas) -> None:

@@ -7,6 +7,7 @@ import pytest
 from broker.protocol.request import parse_header
 from broker.server.cluster.private_wire import (
     MAX_ANSWER_BYTES,
+    MAX_HEAD_BYTES,
     PrivateKey,
     decode_length,
     encode_answer,
@@ -15,6 +16,7 @@ from broker.server.cluster.private_wire import (
     new_nonce,
     proof,
     split_answer,
+    split_body,
 )
 
 
@@ -24,6 +26,23 @@ def test_a_request_has_kafkas_frame_and_header() -> None:
     header = parse_header(memoryview(frame)[4:])
     assert (header.api_key, header.api_version, header.correlation_id) == (31001, 0, 7)
     assert frame[4 + header.body_offset :] == b'{"epoch":1}'
+
+
+@pytest.mark.parametrize("batches", [b"", b"\n", b"batches, with\na line feed" * 3])
+def test_batches_come_behind_what_is_asked_and_stay_as_they_are(batches: bytes) -> None:
+    body = {"topic": "with a \n in its name", "at": 3}
+    frame = encode_request(PrivateKey.IMPORT, 7, body, batches)
+    header = parse_header(memoryview(frame)[4:])
+    assert split_body(memoryview(frame)[4 + header.body_offset :]) == (body, bytearray(batches))
+
+
+def test_what_has_no_batches_behind_it_has_none() -> None:
+    assert split_body(memoryview(b'{"at":1}')) == ({"at": 1}, bytearray())
+
+
+def test_a_head_that_does_not_end_is_refused() -> None:
+    with pytest.raises(ValueError, match="Unterminated"):
+        split_body(memoryview(b'{"topic":"' + b"x" * MAX_HEAD_BYTES))
 
 
 def test_an_answer_comes_out_as_it_went_in() -> None:
