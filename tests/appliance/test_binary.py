@@ -4,6 +4,7 @@
 data directory.
 """
 
+import json
 import os
 import re
 import shutil
@@ -25,6 +26,7 @@ from tests.support.odradek import REPOSITORY
 from tests.support.serving import serving
 
 BINARY = Path(os.environ.get("BINARY_FOR_TESTS") or REPOSITORY / "dist" / "odradek")
+PARTS = REPOSITORY / "build" / "parts.json"
 MOST_BYTES = 110_000_000
 NOBODY = 65534
 ORDERS = 100
@@ -122,6 +124,19 @@ def test_versions_that_nobody_runs_are_removed(place: Path, tmp_path: Path) -> N
     run(tmp_path, "version")
     assert len(trees(tmp_path)) == 1
     assert trees(tmp_path) == trees(place)
+
+
+@pytest.mark.skipif(not PARTS.is_file(), reason="there is no build/parts.json (make binary)")
+@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="this machine is no Debian")
+def test_the_build_tells_the_package_of_each_library_that_is_in_it(place: Path) -> None:
+    told = {each["name"] for each in json.loads(PARTS.read_text()) if "pkg:deb/" in each["purl"]}
+    (tree,) = trees(place)
+    libraries = list((place / "home" / ".cache" / "odradek" / tree / "lib").glob("lib*.so*"))
+    assert len(libraries) > 5
+    for library in libraries:
+        search = ["dpkg-query", "--search", f"*/{library.name}"]
+        found = subprocess.run(search, check=True, capture_output=True, text=True).stdout
+        assert told & {line.split(":")[0] for line in found.splitlines()}, library.name
 
 
 def test_a_damaged_file_says_so_and_unpacks_nothing(tmp_path: Path) -> None:
