@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from tests.support import groups
+from tests.support.cluster import Cluster
 from tests.support.fixtures import *  # noqa: F403
-from tests.support.fixtures import Broker
+from tests.support.fixtures import CLUSTER_SETTINGS, EVERYWHERE, KINDS, SHARED_SETTINGS
 from tests.support.groups import Member
+from tests.support.routing import Site, address_for_group, connect
 from tests.support.wire import Wire
 from tests.support.zookeeper import ZooKeeper
 
@@ -29,10 +31,34 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def shared_cluster(
+    zookeeper: ZooKeeper, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """Three brokers of one file, for tests that kill nobody."""
+    directory = tmp_path_factory.mktemp("cluster")
+    chroot = f"/{directory.name}"
+    with Cluster(directory, zookeeper, chroot, properties=CLUSTER_SETTINGS) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=EVERYWHERE, ids=["own_odradek", "own_apache", "own_cluster"])
+def own_site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    """What `own_broker` gives, or a cluster of ours, any broker of which may be killed."""
+    if request.param == "cluster":
+        zookeeper = request.getfixturevalue("zookeeper")
+        chroot = f"/{tmp_path.name}"
+        with Cluster(tmp_path / "own", zookeeper, chroot, properties=CLUSTER_SETTINGS) as cluster:
+            yield cluster
+    else:
+        with KINDS[request.param](tmp_path / "own", SHARED_SETTINGS) as broker:
+            yield broker
+
+
 @pytest.fixture
-def wire(broker: Broker) -> Iterator[Wire]:
+def wire(broker: Site) -> Iterator[Wire]:
     """A raw connection to the broker of this test."""
-    with Wire(broker.address) as connection:
+    with connect(broker) as connection:
         yield connection
 
 
@@ -43,12 +69,13 @@ def group(wire: Wire) -> str:
 
 
 @pytest.fixture
-def new_member(broker: Broker, group: str) -> Iterator[Callable[..., Member]]:
+def new_member(broker: Site, group: str) -> Iterator[Callable[..., Member]]:
     """Makes members of `group`, each with its own connection, closed at the end."""
     made: list[Member] = []
 
     def make(**options: Any) -> Member:
-        made.append(Member(broker.address, options.pop("group", group), **options))
+        name = options.pop("group", group)
+        made.append(Member(address_for_group(broker, name), name, **options))
         return made[-1]
 
     yield make

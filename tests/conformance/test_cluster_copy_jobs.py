@@ -8,23 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.test_cluster_transactions import (
-    SETTINGS,
-    coordinator,
-    is_running,
-    leader,
-    values,
-)
+from tests.conformance.test_cluster_transactions import SETTINGS, values
 from tests.support import copy_jobs, groups, processes
 from tests.support.cluster import Cluster
 from tests.support.job import Job
 from tests.support.replicated import Load, create_topic, wait_for_isr
+from tests.support.routing import GROUP_KEY, controller, coordinator, leader
 from tests.support.transactions import TRANSACTION_KEY, describe
 from tests.support.wire import Wire, WireError
 from tests.support.zookeeper import ZooKeeper
 
 GROUP = TRANSACTIONAL_ID = "copy"
-GROUP_KEY = 0
 PARTITIONS = 2
 #: Between two values: the slowest job (aiokafka, some 24 a second on a busy machine) keeps up.
 PAUSE_SECONDS = 0.05
@@ -97,18 +91,6 @@ def wait_for_job(job: Job, is_further: Callable[[], bool]) -> None:
     except TimeoutError as error:
         error.add_note(f"after {job.line_count} transactions of {job.lives} jobs:\n{job.errors}")
         raise
-
-
-def controller(cluster: Cluster) -> int:
-    found: list[int] = []
-
-    def is_found() -> bool:
-        number = next(each for each in cluster.brokers if is_running(cluster, each))
-        found[:] = [cluster.metadata(number).controller_id]
-        return is_running(cluster, found[0])
-
-    processes.wait_until(is_found, 60, "the controller")
-    return found[0]
 
 
 def wait_for_markers(cluster: Cluster) -> None:

@@ -9,15 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.model.ids import NO_BROKER
 from broker.server.cluster.private_wire import PrivateKey, encode_request
 from tests.support import groups, processes, requests
 from tests.support.cluster import Cluster
-from tests.support.replicated import (
-    create_topic,
-    partitions_of,
-    wait_for_isr,
-)
+from tests.support.replicated import create_topic, wait_for_isr
+from tests.support.routing import coordinator, leader
 from tests.support.transactions import (
     TRANSACTION_KEY,
     TransactionalProducer,
@@ -38,37 +34,6 @@ def cluster(zookeeper: ZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> I
     directory = tmp_path_factory.mktemp("cluster")
     with Cluster(directory, zookeeper, "/transacting", properties=SETTINGS) as cluster:
         yield cluster
-
-
-def coordinator(cluster: Cluster, key: str, key_type: int) -> int:
-    found: list[int] = []
-
-    def is_found() -> bool:
-        with Wire(cluster.running[0].address) as wire:
-            answer = wire.request("find_coordinator", 4, key_type=key_type, coordinator_keys=[key])
-        (told,) = answer.coordinators
-        found[:] = [told.node_id]
-        return told.error_code == 0 and is_running(cluster, told.node_id)
-
-    processes.wait_until(is_found, 60, f"the coordinator of {key}")
-    return found[0]
-
-
-def is_running(cluster: Cluster, number: int) -> bool:
-    return number in cluster.brokers and cluster.brokers[number].process is not None
-
-
-def leader(cluster: Cluster, topic: str, partition: int) -> int:
-    found: list[int] = []
-
-    def is_found() -> bool:
-        # A broker that has just started may not know the topic yet.
-        told = {each.partition_index: each.leader_id for each in partitions_of(cluster, topic)}
-        found[:] = [told.get(partition, NO_BROKER)]
-        return is_running(cluster, found[0])
-
-    processes.wait_until(is_found, 60, f"the leader of {topic}-{partition}")
-    return found[0]
 
 
 class Producer(TransactionalProducer):

@@ -1,6 +1,6 @@
 """Kafka Streams, unchanged, under `exactly_once_v2`: killed again and again, its results exact.
 
-Its own smoke test is left out: the artifact that holds it is not published for 4.4.
+On three brokers these are killed in turn, and what is next is counted by the other two. Its own smoke test is left out: the artifact that holds it is not published for 4.4.
 """
 
 from __future__ import annotations
@@ -12,117 +12,190 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
-from tests.support import applications, processes, record_batches, requests
-from tests.support.fixtures import Broker
+from tests.support import applications, processes, replicated, requests, routing
+from tests.support.cluster import Cluster
 from tests.support.job import Job
 from tests.support.odradek import OdradekBroker
 from tests.support.record_batches import Record
-from tests.support.transactions import committed_records
-from tests.support.wire import Wire
+from tests.support.routing import Site
+from tests.support.transactions import TRANSACTION_KEY, committed_records
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 PARTITIONS = 2
 WORDS = [f"w{number}" for number in range(16)]
 
 
-def create(broker: Broker, *topics: str) -> None:
-    with Wire(broker.address) as wire:
+def create(site: Site, *topics: str) -> None:
+    with routing.connect(site) as wire:
         for topic in topics:
             requests.create_topic(wire, topic, partitions=PARTITIONS)
 
 
-def write(broker: Broker, topic: str, records: Sequence[Record], *, partition: int) -> None:
-    with Wire(broker.address) as wire:
-        requests.produce(wire, topic, record_batches.batch(records), partition=partition)
+def write(site: Site, topic: str, records: Sequence[Record], *, partition: int) -> None:
+    """Once, also where a broker has just died."""
+    failures: list[object] = []
+    producer = Producer({"bootstrap.servers": site.bootstrap, "enable.idempotence": True})
+    for record in records:
+        producer.produce(
+            topic,
+            record.value,
+            record.key,
+            partition,
+            timestamp=record.timestamp,
+            on_delivery=lambda error, _: failures.append(error) if error else None,
+        )
+    assert producer.flush(60) == 0
+    assert failures == []
 
 
-def results(broker: Broker, topic: str) -> list[list[Record]]:
+def results(site: Site, topic: str) -> list[list[Record]]:
     """What a read_committed consumer gets, by partition."""
-    with Wire(broker.address, timeout=60) as wire:
+    with routing.connect(site, timeout=60) as wire:
         return [committed_records(wire, topic, partition=each) for each in range(PARTITIONS)]
 
 
-def count(broker: Broker, topic: str) -> int:
-    return sum(map(len, results(broker, topic)))
+def count(site: Site, topic: str) -> int:
+    return sum(map(len, results(site, topic)))
 
 
-def interrupt(dice: random.Random, broker: Broker, job: Job, state: Path) -> None:
-    """kill -9 of the application (which may lose its state, too) or of a broker of ours; Apache
-    Kafka would come back under another address."""
-    if isinstance(broker, OdradekBroker) and dice.random() < 0.4:
-        broker.kill9()
-        broker.start()
-        return
-    job.kill()
-    if dice.random() < 0.5:
-        shutil.rmtree(state, ignore_errors=True)
-    job.start()
+class Fate:
+    """Who is killed next: the application (which may lose its state, too) or a broker of ours;
+    Apache Kafka would come back under another address."""
+
+    def __init__(self, site: Site, job: Job, state: Path, application: str, target: str) -> None:
+        self._dice = random.Random(7)
+        self._site, self._job, self._state = site, job, state
+        self._application = application
+        self._offices: list[Callable[[Cluster], int]] = [
+            lambda cluster: routing.leader(cluster, target, 0),
+            self._transaction_coordinator,
+            lambda cluster: routing.coordinator(cluster, application, routing.GROUP_KEY),
+            routing.controller,
+        ]
+
+    def interrupt(self, step: int) -> None:
+        if isinstance(self._site, Cluster):
+            self._bring_back(self._site)
+            if step % 2 == 0:
+                routing.kill(self._site, self._offices[step // 2 % len(self._offices)])
+                return
+        elif isinstance(self._site, OdradekBroker) and self._dice.random() < 0.4:
+            self._site.kill9()
+            self._site.start()
+            return
+        self._job.kill()
+        if self._dice.random() < 0.5:
+            shutil.rmtree(self._state, ignore_errors=True)
+        self._job.start()
+
+    def end(self) -> None:
+        if isinstance(self._site, Cluster):
+            self._bring_back(self._site)
+
+    def _bring_back(self, cluster: Cluster) -> None:
+        for broker in cluster.brokers.values():
+            if broker.process is None:
+                broker.start()
+
+    def _transaction_coordinator(self, cluster: Cluster) -> int:
+        """Of a thread of the application's that lives."""
+        with routing.connect(cluster) as wire:
+            answer = wire.request("list_transactions", 1)
+        told = max(
+            (
+                each
+                for each in answer.transaction_states
+                if self._application in each.transactional_id
+            ),
+            key=lambda each: each.producer_id,
+        )
+        return routing.coordinator(cluster, told.transactional_id, TRANSACTION_KEY)
+
+
+def start_of(
+    site: Site, directory: Path, kind: str, application: str, target: str, *sources: str
+) -> tuple[Job, Fate]:
+    job = applications.streams_job(
+        directory, kind, site.bootstrap, routing.replicas(site), application, target, *sources
+    )
+    return job, Fate(site, job, directory / "state", application, target)
 
 
 def run(
-    broker: Broker,
+    site: Site,
     job: Job,
-    state: Path,
+    fate: Fate,
     target: str,
     *,
     steps: Sequence[Callable[[], None]],
     expected: int,
 ) -> None:
     """Gives input step by step, and kills something once each has come into its results."""
-    dice = random.Random(7)
     with job:
-        for step in steps:
-            before = count(broker, target)
+        for number, step in enumerate(steps):
+            before = count(site, target)
             step()
 
             def is_further(before: int = before) -> bool:
                 job.keep_alive()
-                return count(broker, target) > before
+                return count(site, target) > before
 
             processes.wait_until(is_further, 120, "results", every=0.2)
-            interrupt(dice, broker, job, state)
+            fate.interrupt(number)
 
         def is_over() -> bool:
             job.keep_alive()
-            return count(broker, target) >= expected
+            return count(site, target) >= expected
 
+        fate.end()
         processes.wait_until(is_over, 180, f"{expected} results: {job.errors}", every=0.5)
 
 
-def test_words_are_counted_exactly(own_broker: Broker, tmp_path: Path) -> None:
+def check_replicas(site: Site, application: str) -> None:
+    """Each topic, Streams' own and the broker's too, is on every broker, and all are in sync again."""
+    with routing.connect(site) as wire:
+        names = [each.name for each in wire.request("metadata", 12, topics=None).topics]
+    assert any(name.startswith(f"{application}-") for name in names)
+    assert {"__consumer_offsets", "__transaction_state"} <= set(names)
+    if isinstance(site, Cluster):
+        for name in names:
+            replicated.wait_for_isr(site, name, set(site.brokers))
+
+
+def test_words_are_counted_exactly(own_site: Site, tmp_path: Path) -> None:
     dice = random.Random(1)
     lines = [" ".join(dice.choices(WORDS, range(1, 17), k=3)) for _ in range(1600)]
-    create(own_broker, "lines", "counts")
-    job = applications.streams_job(
-        tmp_path, "count", own_broker.bootstrap, "counter", "counts", "lines"
-    )
+    create(own_site, "lines", "counts")
+    job, fate = start_of(own_site, tmp_path, "count", "counter", "counts", "lines")
 
     def give(number: int) -> None:
         now = requests.now_ms()
         for partition in range(PARTITIONS):
             part = lines[number * 200 : number * 200 + 200][partition::PARTITIONS]
             records = [Record(None, line.encode(), now) for line in part]
-            write(own_broker, "lines", records, partition=partition)
+            write(own_site, "lines", records, partition=partition)
 
     steps = [lambda number=number: give(number) for number in range(8)]
     words = [word for line in lines for word in line.split()]
-    run(own_broker, job, tmp_path / "state", "counts", steps=steps, expected=len(words))
+    run(own_site, job, fate, "counts", steps=steps, expected=len(words))
     # Each count was told once and in its turn.
     told: dict[str, list[int]] = {word: [] for word in WORDS}
-    for part in results(own_broker, "counts"):
+    for part in results(own_site, "counts"):
         for record in part:
             told[record.key.decode()].append(int(record.value))
     expected = Counter(words)
     assert told == {word: list(range(1, expected[word] + 1)) for word in WORDS}
+    check_replicas(own_site, "counter")
     # The changelog, from which a store is made anew, says the same in the end.
     stored = {
         record.key.decode(): int.from_bytes(record.value)
-        for part in results(own_broker, "counter-counts-changelog")
+        for part in results(own_site, "counter-counts-changelog")
         for record in part
     }
     assert stored == expected
-    with Wire(own_broker.address) as wire:
+    with routing.connect(own_site) as wire:
         policies = [
             requests.topic_config(wire, f"counter-{name}", "cleanup.policy").value
             for name in ("counts-changelog", "words-repartition")
@@ -135,7 +208,7 @@ def test_words_are_counted_exactly(own_broker: Broker, tmp_path: Path) -> None:
         )
 
 
-def test_streams_are_joined_exactly(own_broker: Broker, tmp_path: Path) -> None:
+def test_streams_are_joined_exactly(own_site: Site, tmp_path: Path) -> None:
     """Records of one key within ten seconds of each other, each pair once."""
     dice = random.Random(2)
     start = requests.now_ms() - 600_000
@@ -150,10 +223,8 @@ def test_streams_are_joined_exactly(own_broker: Broker, tmp_path: Path) -> None:
         for other_time, other_key, other in sides["right"]
         if key == other_key and abs(time - other_time) <= applications.JOIN_WINDOW_MS
     )
-    create(own_broker, *sides, "pairs")
-    job = applications.streams_job(
-        tmp_path, "join", own_broker.bootstrap, "joiner", "pairs", *sides
-    )
+    create(own_site, *sides, "pairs")
+    job, fate = start_of(own_site, tmp_path, "join", "joiner", "pairs", *sides)
 
     def give(number: int) -> None:
         for side, records in sides.items():
@@ -164,13 +235,14 @@ def test_streams_are_joined_exactly(own_broker: Broker, tmp_path: Path) -> None:
                     for time, key, value in part
                     if int(key[1:]) % PARTITIONS == partition
                 ]
-                write(own_broker, side, chosen, partition=partition)
+                write(own_site, side, chosen, partition=partition)
 
     steps = [lambda number=number: give(number) for number in range(6)]
-    run(own_broker, job, tmp_path / "state", "pairs", steps=steps, expected=expected.total())
+    run(own_site, job, fate, "pairs", steps=steps, expected=expected.total())
     found = Counter(
         (record.key.decode(), record.value.decode())
-        for part in results(own_broker, "pairs")
+        for part in results(own_site, "pairs")
         for record in part
     )
     assert found == expected
+    check_replicas(own_site, "joiner")

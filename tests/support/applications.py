@@ -61,12 +61,19 @@ def _require() -> tuple[Path, Path]:
 
 
 def streams_job(
-    directory: Path, kind: str, bootstrap: str, application: str, target: str, *sources: str
+    directory: Path,
+    kind: str,
+    bootstrap: str,
+    replicas: int,
+    application: str,
+    target: str,
+    *sources: str,
 ) -> Job:
     """A Streams application (StreamsJob.java), its state below `directory`."""
     libs, classes = _require()
     command = [*_JAVA, "-cp", f"{classes}:{_class_path(libs)}", "StreamsJob", kind]
-    command += [bootstrap, application, str(directory / "state"), target, *sources]
+    command += [bootstrap, str(replicas), application]
+    command += [str(directory / "state"), target, *sources]
     return Job(command, directory / "streams.txt")
 
 
@@ -75,7 +82,7 @@ class ConnectWorker(Job):
 
     GROUP = "connect"
 
-    def __init__(self, directory: Path, bootstrap: str) -> None:
+    def __init__(self, directory: Path, bootstrap: str, replicas: int) -> None:
         libs, classes = _require()
         directory.mkdir(parents=True)
         self.address = f"127.0.0.1:{judge.free_port()}"
@@ -86,12 +93,12 @@ class ConnectWorker(Job):
             "key.converter": "org.apache.kafka.connect.storage.StringConverter",
             "value.converter": "org.apache.kafka.connect.storage.StringConverter",
             "config.storage.topic": "connect-configs",
-            "config.storage.replication.factor": "1",
+            "config.storage.replication.factor": str(replicas),
             "offset.storage.topic": "connect-offsets",
-            "offset.storage.replication.factor": "1",
+            "offset.storage.replication.factor": str(replicas),
             "offset.storage.partitions": "3",
             "status.storage.topic": "connect-status",
-            "status.storage.replication.factor": "1",
+            "status.storage.replication.factor": str(replicas),
             "status.storage.partitions": "2",
             "exactly.once.source.support": "enabled",
             "offset.flush.interval.ms": "500",

@@ -30,6 +30,15 @@ SHARED_SETTINGS = {
     "group.max.session.timeout.ms": "1800000",
     "offsets.topic.num.partitions": "4",
 }
+#: Of three brokers: everything has three replicas, two of which must hold it.
+CLUSTER_SETTINGS = {
+    **SHARED_SETTINGS,
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "transaction.state.log.num.partitions": "6",
+}
+#: One broker of ours, Apache Kafka, and three of ours.
+EVERYWHERE = (*IN_THE_LONG_RUN, pytest.param("cluster", marks=pytest.mark.slow))
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ def create_topic(
     partitions: int = 1,
     configs: Mapping[str, str] | None = None,
 ) -> str:
-    """Create a topic (a new name unless given) and wait until it has its leaders."""
+    """Create a topic (a new name unless given), of as many replicas as its broker is set to, and wait for its leaders."""
     name = name or new_topic_name()
     answer = wire.request(
         "create_topics",
@@ -43,7 +43,7 @@ def create_topic(
             {
                 "name": name,
                 "num_partitions": partitions,
-                "replication_factor": 1,
+                "replication_factor": -1,
                 "configs": [
                     {"name": key, "value": value} for key, value in (configs or {}).items()
                 ],

@@ -15,8 +15,8 @@ import org.apache.kafka.streams.state.KeyValueStore;
 
 /**
  * A Kafka Streams application that runs until it is killed; says RUNNING each time that it does.
- * Arguments: count or join, the bootstrap address, the application's id, its directory, the topic
- * of results, the topics of input.
+ * Arguments: count or join, the bootstrap address, the replicas of internal topics, the application's
+ * id, its directory, the topic of results, the topics of input.
  */
 public class StreamsJob {
     /** How far two records that are joined may be from each other. */
@@ -24,15 +24,16 @@ public class StreamsJob {
 
     public static void main(String[] args) {
         StreamsBuilder builder = new StreamsBuilder();
-        KStream<String, String> input = builder.stream(args[5]);
+        KStream<String, String> input = builder.stream(args[6]);
         KStream<String, String> results = args[0].equals("count")
                 ? count(input)
-                : join(input, builder.stream(args[6]));
-        results.to(args[4]);
+                : join(input, builder.stream(args[7]));
+        results.to(args[5]);
         Properties settings = new Properties();
         settings.put("bootstrap.servers", args[1]);
-        settings.put("application.id", args[2]);
-        settings.put("state.dir", args[3]);
+        settings.put("replication.factor", args[2]);
+        settings.put("application.id", args[3]);
+        settings.put("state.dir", args[4]);
         settings.put("processing.guarantee", "exactly_once_v2");
         settings.put("default.key.serde", Serdes.StringSerde.class);
         settings.put("default.value.serde", Serdes.StringSerde.class);
