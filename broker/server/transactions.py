@@ -185,22 +185,28 @@ class Transactions(CoordinatorHost[TransactionShard]):
         self,
         producer: ProducerOfTransaction,
         partitions: Sequence[TopicPartition],
+        verification: Verification | None,
         done: Callable[[ErrorCode], None],
     ) -> None:
         """Partitions are added by the batches that come for them (``transaction.version`` 2).
 
-        The first batches after EndTxn find the markers on their way, and wait a moment for them.
+        The first batches after EndTxn find the markers on their way, and wait a moment for them. Such a marker
+        may well come while the coordinator, on another broker, is asked: its word then is asked for once more.
         """
         broker = self._broker
         end_ms = broker.clock.monotonic_ms() + WAIT_FOR_END_MS
 
         def ask() -> None:
+            if verification is not None:
+                verification.ask_anew()
             self.add_partitions(producer, partitions, told)
 
         def told(error: ErrorCode) -> None:
-            is_busy = error is ErrorCode.CONCURRENT_TRANSACTIONS
-            if is_busy and broker.clock.monotonic_ms() < end_ms:
+            is_over = broker.clock.monotonic_ms() >= end_ms
+            if error is ErrorCode.CONCURRENT_TRANSACTIONS and not is_over:
                 broker.scheduler.call_later(PAUSE_MS, ask)
+            elif error is ErrorCode.NONE and _is_overtaken(verification) and not is_over:
+                ask()
             else:
                 done(to_producers(error))
 
@@ -306,6 +312,10 @@ class Transactions(CoordinatorHost[TransactionShard]):
                 await self._for_each(hosted, hosted.shard.entries, hosted.shard.expire)
         finally:
             self._is_expiring = False
+
+
+def _is_overtaken(verification: Verification | None) -> bool:
+    return verification is not None and bool(verification.overtaken)
 
 
 def to_producers(code: ErrorCode) -> ErrorCode:

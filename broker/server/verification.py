@@ -3,7 +3,7 @@
 The coordinator's word takes its way over the network, and the batch may wait for a thread. When the
 transaction is ended on the partition meanwhile, its marker passes the word, and a batch that were appended on it would open
 a transaction that nobody ends (KIP-890 has a verification guard for this). So a word counts for one
-leadership of the partition, until the next marker of its producer there.
+leadership of the partition, until the next marker of its producer there after the question.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ class Verification:
         self.codes: dict[TopicPartition, ErrorCode] = {}
         #: Where a marker came in between.
         self.overtaken: set[TopicPartition] = set()
+
+    def ask_anew(self) -> None:
+        """Before each question: only what comes from here on can pass the word."""
+        self.overtaken.clear()
 
     def check(self, partition: Partition, producer_id: int, producer_epoch: int) -> None:
         """Raises ``KafkaError``; COORDINATOR_NOT_AVAILABLE where the coordinator is to be asked again."""
@@ -74,5 +78,5 @@ class Verifications:
 
     def on_marker(self, topic_partition: TopicPartition, producer_id: int) -> None:
         """It is in the log."""
-        for each in self._open.pop((topic_partition, producer_id), ()):
+        for each in self._open.get((topic_partition, producer_id), ()):
             each.overtaken.add(topic_partition)

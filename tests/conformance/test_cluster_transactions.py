@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.support.transactions import (
     TRANSACTION_KEY,
     TransactionalProducer,
     committed_values,
+    settled,
     wait_for_coordinator,
     wait_for_state,
 )
@@ -153,6 +155,45 @@ def test_what_was_not_added_is_refused_by_whoever_leads(cluster: Cluster) -> Non
         codes = [producer.produce_to(topic, b"v", each, 11) for each in range(3)]
         assert codes == [TRANSACTION_ABORTABLE] * 3
     assert [values(cluster, topic, each) for each in range(3)] == [[]] * 3
+
+
+def test_the_next_transaction_begins_at_once(cluster: Cluster) -> None:
+    """While the markers of the last one are on their way: its first batches wait for them, wherever they go, and
+    if that takes long they are told so (CONCURRENT_TRANSACTIONS), and of no other trouble."""
+    topic = create_topic(cluster, 3)
+    with Producer(cluster, requests.new_topic_name()) as producer:
+        producer.init(version=5)
+        for number in range(10):
+            for partition in range(3):
+                write = partial(producer.produce_to, topic, b"%d" % number, partition, 12)
+                assert settled(write) == 0
+            producer.end_and_raise(True)
+        wait_for_state(producer.wire, producer.transactional_id, "CompleteCommit")
+    expected = [b"%d" % number for number in range(10)]
+    assert [values(cluster, topic, each) for each in range(3)] == [expected] * 3
+
+
+def test_every_replica_tells_its_producers(cluster: Cluster) -> None:
+    topic = create_topic(cluster)
+    with Producer(cluster, requests.new_topic_name()) as producer:
+        producer.init()
+        producer.add(topic, 0)
+        assert producer.produce_to(topic, b"v", 0, 11) == 0
+
+        def is_told(number: int) -> bool:
+            with producer.dial(number) as wire:
+                answer = wire.request(
+                    "describe_producers", 0, topics=[{"name": topic, "partition_indexes": [0]}]
+                )
+            (told,) = answer.topics[0].partitions
+            assert told.error_code == 0
+            return [
+                (each.producer_id, each.current_txn_start_offset) for each in told.active_producers
+            ] == [(producer.producer_id, 0)]
+
+        for number in cluster.brokers:
+            processes.wait_until(lambda number=number: is_told(number), 30, "the follower")  # type: ignore[misc]
+        producer.end(False)
 
 
 def test_a_stranger_writes_no_markers(cluster: Cluster) -> None:

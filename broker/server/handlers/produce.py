@@ -184,7 +184,8 @@ class _ProduceOperation:
         if coordinator_id is not None:
             verification = self._verification = transactions.verifications.begin(producer, new)
         if adds:
-            transactions.add_for_batches(producer, [each.topic_partition for each in new], told)
+            names = [each.topic_partition for each in new]
+            transactions.add_for_batches(producer, names, verification, told)
         elif coordinator_id is not None and verification is not None:
             transactions.verify_elsewhere(coordinator_id, verification, told)
         else:

@@ -5,6 +5,9 @@ idempotent producer that asks again gets another one, as in Kafka). With a trans
 transaction coordinator's: the id stays, its epoch rises. From version 3 on a producer may name what it
 has, and goes on under it (KIP-360); before version 4 clients know INVALID_PRODUCER_EPOCH instead of
 PRODUCER_FENCED.
+
+DescribeProducers tells of every replica that is here: ``kafka-transactions find-hanging`` asks one broker about
+all of its partitions, also where it follows.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from broker.server.tasks import Turn, called_back
 if TYPE_CHECKING:
     from broker.server.app import Broker
     from broker.server.context import RequestContext
+    from broker.storage.log import Log
 
 PRODUCER_FENCED_FROM: Final = 4
 MILLISECOND: Final = timedelta(milliseconds=1)
@@ -73,10 +77,19 @@ async def handle_describe(broker: Broker, context: RequestContext, request: Any)
     return types.DescribeProducersResponse(throttle_time=0, topics=topics)
 
 
+def _log_of(broker: Broker, topic: str, index: int) -> Log:
+    try:
+        return broker.replicas.find(topic, index).log
+    except KafkaError as error:
+        if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            raise
+        return broker.replicas.find_reader(topic, index).log
+
+
 async def _describe(broker: Broker, types: Any, topic: str, index: int, turn: Turn) -> object:
     code, message, states = ErrorCode.NONE, None, []
     try:
-        states = broker.replicas.find(topic, index).log.active_producers()
+        states = _log_of(broker, topic, index).active_producers()
     except KafkaError as error:
         code, message = error.code, error.message
     producers = (

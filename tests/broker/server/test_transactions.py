@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.transaction.requests import MarkersDone
+from broker.coordinator.transaction.requests import MarkersDone, ProducerOfTransaction
 from broker.coordinator.transaction.states import TransactionState
+from broker.coordinator.transaction.transaction import RAISES_EPOCH
 from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
-from broker.model.ids import TopicPartition
+from broker.model.ids import BrokerId, TopicPartition
 from broker.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.model.transaction_marker import TransactionMarker
 from broker.server import coordinator_log, transaction_markers
@@ -320,10 +321,62 @@ async def test_a_new_state_topic_forgets_everything(tmp_path: Path) -> None:
 # --- Batches that add their partitions (``transaction.version`` 2) ----------------------------
 
 
+def coordinate_elsewhere(r: Running, before_answer: Callable[[], None]) -> None:
+    """The coordinator is asked as another broker's is."""
+    transactions = r.broker.transactions
+
+    def ask(
+        _: object,
+        producer: ProducerOfTransaction,
+        partitions: Sequence[TopicPartition],
+        adds: bool,
+        done: Callable[[Sequence[ErrorCode]], None],
+    ) -> None:
+        def told(code: ErrorCode) -> None:
+            before_answer()
+            done([code] * len(partitions))
+
+        assert adds
+        transactions.coordinator.add_partitions(producer, partitions, told, RAISES_EPOCH)
+
+    transactions.coordinator_elsewhere = lambda _: BrokerId(99)  # type: ignore[method-assign]
+    transactions._ask_elsewhere = ask  # type: ignore[method-assign]
+
+
 @on_loop
-async def test_a_batch_waits_for_the_markers_of_the_last_transaction(tmp_path: Path) -> None:
+async def test_a_marker_that_comes_between_question_and_word_costs_another_question(
+    tmp_path: Path,
+) -> None:
+    async with quick(tmp_path) as r:
+        await r.call(requests.create_topic, "t")
+        await r.call(wait_for_coordinator, "x")
+        producer = await r.call(lambda wire: TransactionalProducer(wire, "x").init(version=5))
+        markers = [TopicPartition("t", 0)]
+
+        def before_answer() -> None:
+            if markers:
+                table = r.broker.transactions.verifications
+                table.on_marker(markers.pop(), producer.producer_id)
+
+        coordinate_elsewhere(r, before_answer)
+
+        def write(wire: Wire) -> int:
+            producer.wire = wire
+            return producer.produce("t", [b"1"], version=12)
+
+        assert await r.call(write) == 0
+        assert markers == []
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True], ids=["here", "elsewhere"])
+@on_loop
+async def test_a_batch_waits_for_the_markers_of_the_last_transaction(
+    tmp_path: Path, is_elsewhere: bool
+) -> None:
     """And what is behind it on its connection keeps its place."""
     async with quick(tmp_path) as r:
+        if is_elsewhere:
+            coordinate_elsewhere(r, lambda: None)
         await r.call(requests.create_topic, "t")
         await r.call(wait_for_coordinator, "x")
         write = r.broker.transactions.markers.write

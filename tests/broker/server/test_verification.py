@@ -74,3 +74,13 @@ def test_a_marker_overtakes_the_word(producer_id: int, index: int, is_overtaken:
     table.end(one)
     table.end(one)
     table.on_marker(TopicPartition("t", 0), 7)
+
+
+def test_a_marker_from_before_the_question_does_not() -> None:
+    table, partition = Verifications(), led()
+    verification = verified(table, partition)
+    for code in (ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE):
+        table.on_marker(partition.topic_partition, 7)
+        if code is ErrorCode.NONE:
+            verification.ask_anew()
+        assert verdict(verification, partition) is code
