@@ -1,20 +1,32 @@
-"""Groups of real clients of both protocols, who come and die, as does the broker: the group changes its
-protocol on the way, and everything is read."""
+"""Groups of real clients of both protocols, who come and die, as does the broker, or whichever of three the group
+depends on: the group changes its protocol on the way, and everything is read."""
 
 from __future__ import annotations
 
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support import apache, consumer_groups, foreign, groups, judge, processes, requests
+from tests.support import (
+    apache,
+    consumer_groups,
+    foreign,
+    groups,
+    judge,
+    processes,
+    replicated,
+    requests,
+    routing,
+)
+from tests.support.cluster import Cluster
 from tests.support.job import Job
 from tests.support.odradek import OdradekBroker
-from tests.support.wire import Wire, WireError
+from tests.support.routing import connect
+from tests.support.wire import WireError
 
 PARTITIONS = 6
 ROUNDS = 12
@@ -55,7 +67,9 @@ PROTOCOLS = ("classic", "consumer")
 class Members:
     """Those of one group: what all of them read, also who is dead by now."""
 
-    def __init__(self, broker: OdradekBroker, group: str, topic: str, directory: Path) -> None:
+    def __init__(
+        self, broker: OdradekBroker | Cluster, group: str, topic: str, directory: Path
+    ) -> None:
         self._arguments = (broker.bootstrap, group, topic)
         self._directory = directory
         self._outputs: list[Path] = []
@@ -88,21 +102,18 @@ class Members:
         return sum(each == protocol for each, _ in self.running)
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[OdradekBroker]:
-    with OdradekBroker(tmp_path / "b", SETTINGS) as made:
-        yield made
+broker = routing.one_or_three(SETTINGS)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(3))
 def test_everything_is_read_whoever_comes_and_dies(
-    broker: OdradekBroker, tmp_path: Path, seed: int
+    broker: OdradekBroker | Cluster, tmp_path: Path, seed: int
 ) -> None:
     dice = random.Random(seed)
     produced: set[str] = set()
-    with Wire(broker.address) as wire:
+    with connect(broker) as wire:
         group, topic = groups.new_group(wire), requests.create_topic(wire, partitions=PARTITIONS)
     members = Members(broker, group, topic, tmp_path)
 
@@ -111,12 +122,10 @@ def test_everything_is_read_whoever_comes_and_dies(
         return produced <= members.read()
 
     def produce(round_: int) -> None:
-        with Wire(broker.address, timeout=60) as wire:
-            for partition in range(PARTITIONS):
-                values = [f"{round_}-{partition}-{n}" for n in range(VALUES // PARTITIONS)]
-                encoded = [value.encode() for value in values]
-                requests.produce_values(wire, topic, encoded, partition=partition)
-                produced.update(values)
+        for partition in range(PARTITIONS):
+            values = [f"{round_}-{partition}-{n}" for n in range(VALUES // PARTITIONS)]
+            replicated.produce_values(broker, topic, values, partition)
+            produced.update(values)
 
     try:
         # Classic first, then both, at last the newer one alone: the online upgrade.
@@ -129,8 +138,7 @@ def test_everything_is_read_whoever_comes_and_dies(
             types.append(type_of(broker, group))
             fate = dice.choice(("come", "come", "die", "die", "broker"))
             if fate == "broker":
-                broker.kill9()
-                broker.start()
+                kill_and_start(broker, group, topic, dice)
             elif fate == "die" and len(members.running) > 1:
                 members.kill(dice.randrange(len(members.running)))
             else:
@@ -158,16 +166,34 @@ def test_everything_is_read_whoever_comes_and_dies(
             job.kill()
 
 
-def type_of(broker: OdradekBroker, group: str) -> str:
-    with Wire(broker.address, timeout=60) as wire:
+def kill_and_start(
+    broker: OdradekBroker | Cluster, group: str, topic: str, dice: random.Random
+) -> None:
+    if isinstance(broker, OdradekBroker):
+        broker.kill9()
+        broker.start()
+        return
+    partition = dice.randrange(PARTITIONS)
+    find = dice.choice(
+        (
+            lambda cluster: routing.coordinator(cluster, group, routing.GROUP_KEY),
+            lambda cluster: routing.leader(cluster, topic, partition),
+        )
+    )
+    broker.brokers[routing.kill(broker, find)].start()
+
+
+def type_of(broker: OdradekBroker | Cluster, group: str) -> str:
+    with connect(broker, timeout=60) as wire:
+        groups.wait_for_coordinator(wire, group)
         listed = wire.request("list_groups", 5, states_filter=[], types_filter=[]).groups
     (found,) = [each.group_type for each in listed if each.group_id == group]
     return str(found)
 
 
-def is_shared_out(broker: OdradekBroker, group: str, count: int) -> bool:
+def is_shared_out(broker: OdradekBroker | Cluster, group: str, count: int) -> bool:
     """Each partition has one owner, and everybody who lives is a member, and no one else."""
-    with Wire(broker.address, timeout=60) as wire:
+    with connect(broker, timeout=60) as wire:
         found = consumer_groups.describe(wire, group)
     owned = Counter(
         partition
@@ -178,9 +204,11 @@ def is_shared_out(broker: OdradekBroker, group: str, count: int) -> bool:
     return len(found.members) == count and owned == Counter(range(PARTITIONS))
 
 
-def is_all_committed(broker: OdradekBroker, group: str, topic: str, produced: set[str]) -> bool:
+def is_all_committed(
+    broker: OdradekBroker | Cluster, group: str, topic: str, produced: set[str]
+) -> bool:
     try:
-        with Wire(broker.address, timeout=60) as wire:
+        with connect(broker, timeout=60) as wire:
             found = sum(
                 groups.committed_offset(wire, group, topic, partition=each)
                 for each in range(PARTITIONS)

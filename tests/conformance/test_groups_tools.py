@@ -10,20 +10,21 @@ import pytest
 
 from tests.support import apache, groups, judge, processes, requests
 from tests.support.consumer_groups import describe
-from tests.support.fixtures import Broker
 from tests.support.groups import Member, commit, committed_offset
-from tests.support.odradek import OdradekBroker
 from tests.support.requests import create_topic
+from tests.support.routing import OURS, Site, connect, shared_site
 from tests.support.wire import Wire
 
 NewMember = Callable[..., Member]
+broker = shared_site()
+our_broker = shared_site(OURS)
 
 
-def run(broker: Broker, tool: str, *args: object, timeout: float = 60) -> apache.ToolRun:
+def run(broker: Site, tool: str, *args: object, timeout: float = 60) -> apache.ToolRun:
     return apache.run_tool(tool, ["--bootstrap-server", broker.bootstrap, *args], timeout=timeout)
 
 
-def consumer_groups(broker: Broker, *args: object) -> apache.ToolRun:
+def consumer_groups(broker: Site, *args: object) -> apache.ToolRun:
     done = run(broker, "consumer.group.ConsumerGroupCommand", *args)
     assert "Exception" not in done.stdout + done.stderr, done
     return done
@@ -44,7 +45,7 @@ def rows(done: apache.ToolRun) -> list[dict[str, str]]:
 
 
 def test_a_group_is_listed_and_described(
-    broker: Broker, wire: Wire, group: str, new_member: NewMember
+    broker: Site, wire: Wire, group: str, new_member: NewMember
 ) -> None:
     topic = create_topic(wire, partitions=2)
     requests.produce_values(wire, topic, [b"v"] * 10)
@@ -97,7 +98,7 @@ MORE_RESETS: list[tuple[str, int]] = [
     ],
 )
 def test_every_target_of_a_reset(
-    broker: Broker, wire: Wire, group: str, tmp_path: Path, target: str, wanted: int
+    broker: Site, wire: Wire, group: str, tmp_path: Path, target: str, wanted: int
 ) -> None:
     topic = create_topic(wire)
     now = requests.now_ms()
@@ -127,7 +128,7 @@ def test_every_target_of_a_reset(
 
 
 def test_a_group_with_members_is_not_reset(
-    broker: Broker, wire: Wire, group: str, new_member: NewMember
+    broker: Site, wire: Wire, group: str, new_member: NewMember
 ) -> None:
     topic = create_topic(wire)
     member = new_member(protocols={"range": groups.subscription([topic])})
@@ -141,7 +142,7 @@ def test_a_group_with_members_is_not_reset(
     assert committed_offset(wire, group, topic) == 1
 
 
-def test_groups_and_offsets_are_deleted(broker: Broker, wire: Wire, group: str) -> None:
+def test_groups_and_offsets_are_deleted(broker: Site, wire: Wire, group: str) -> None:
     topic, other = create_topic(wire), create_topic(wire)
     commit(wire, group, topic, 1)
     commit(wire, group, other, 1)
@@ -156,14 +157,14 @@ def test_groups_and_offsets_are_deleted(broker: Broker, wire: Wire, group: str) 
     assert "GroupIdNotFoundException" in again.stdout + again.stderr
 
 
-def test_an_unknown_group_is_said_to_be_so(broker: Broker, wire: Wire, group: str) -> None:
+def test_an_unknown_group_is_said_to_be_so(broker: Site, wire: Wire, group: str) -> None:
     done = run(
         broker, "consumer.group.ConsumerGroupCommand", "--describe", "--group", f"no-{group}"
     )
     assert f"Group no-{group} not found" in done.stdout + done.stderr
 
 
-def test_the_console_consumer_in_a_group(broker: Broker, wire: Wire, group: str) -> None:
+def test_the_console_consumer_in_a_group(broker: Site, wire: Wire, group: str) -> None:
     topic = create_topic(wire, partitions=2)
     for partition in range(2):
         requests.produce_values(wire, topic, [b"v"] * 5, partition=partition)
@@ -180,7 +181,7 @@ def test_the_console_consumer_in_a_group(broker: Broker, wire: Wire, group: str)
     groups.wait_for_state(wire, group, "Empty")
 
 
-def test_the_verifiable_pair(broker: Broker, wire: Wire, group: str) -> None:
+def test_the_verifiable_pair(broker: Site, wire: Wire, group: str) -> None:
     requests.init_producer(wire)
     topic = create_topic(wire, partitions=3)
     sent = run(broker, "VerifiableProducer", "--topic", topic, "--max-messages", 300)
@@ -198,7 +199,7 @@ def test_the_verifiable_pair(broker: Broker, wire: Wire, group: str) -> None:
     assert sum(offset for offset in told if offset > 0) == 300
 
 
-def test_consumer_perf_and_end_to_end_latency(broker: Broker, wire: Wire, group: str) -> None:
+def test_consumer_perf_and_end_to_end_latency(broker: Site, wire: Wire, group: str) -> None:
     topic = create_topic(wire)
     requests.init_producer(wire)
     for _ in range(10):
@@ -219,7 +220,7 @@ def test_consumer_perf_and_end_to_end_latency(broker: Broker, wire: Wire, group:
     assert "Avg latency" in latency.stdout, latency
 
 
-def kcat(broker: Broker, *args: object) -> list[str]:
+def kcat(broker: Site, *args: object) -> list[str]:
     program = judge.program("kcat", "a package of that name in Debian")
     done = subprocess.run(
         [program, "-b", broker.bootstrap, "-m", "20", *map(str, args)],
@@ -231,7 +232,7 @@ def kcat(broker: Broker, *args: object) -> list[str]:
     return done.stdout.decode().splitlines()
 
 
-def test_kcat_in_a_group(broker: Broker, wire: Wire, group: str) -> None:
+def test_kcat_in_a_group(broker: Site, wire: Wire, group: str) -> None:
     topic = create_topic(wire, partitions=3)
     for partition in range(3):
         requests.produce_values(wire, topic, [b"a", b"b"], partition=partition)
@@ -259,26 +260,26 @@ def test_kcat_in_a_group(broker: Broker, wire: Wire, group: str) -> None:
     ],
 )
 def test_tools_for_groups_of_other_kinds_are_refused_cleanly(
-    shared_odradek: OdradekBroker, tool: str, missing: str
+    our_broker: Site, tool: str, missing: str
 ) -> None:
-    listed = run(shared_odradek, tool, "--list")
+    listed = run(our_broker, tool, "--list")
     assert (listed.status, listed.stdout.split(), listed.stderr) == (0, [], "")
-    described = run(shared_odradek, tool, "--describe", "--group", groups.new_group_name())
+    described = run(our_broker, tool, "--describe", "--group", groups.new_group_name())
     assert f"The node does not support {missing}" in described.stdout
 
 
-def test_a_consumer_of_the_newer_protocol_reads_and_leaves(shared_odradek: OdradekBroker) -> None:
-    with Wire(shared_odradek.address) as wire:
+def test_a_consumer_of_the_newer_protocol_reads_and_leaves(our_broker: Site) -> None:
+    with connect(our_broker) as wire:
         topic = create_topic(wire)
         group = groups.new_group(wire)
-    run(shared_odradek, "VerifiableProducer", "--topic", topic, "--max-messages", 3)
+    run(our_broker, "VerifiableProducer", "--topic", topic, "--max-messages", 3)
     done = run(
-        shared_odradek,
+        our_broker,
         "VerifiableConsumer",
         *("--topic", topic, "--group-id", group, "--max-messages", 3),
         *("--group-protocol", "consumer", "--reset-policy", "earliest"),
     )
     assert "partitions_assigned" in done.stdout, done
     assert '"name":"shutdown_complete"' in done.stdout, done
-    with Wire(shared_odradek.address) as wire:
+    with connect(our_broker) as wire:
         assert describe(wire, group).group_state == "Empty"

@@ -5,18 +5,20 @@ import re
 import pytest
 
 from tests.support import apache, record_batches, requests
-from tests.support.fixtures import Broker
 from tests.support.requests import create_topic
+from tests.support.routing import Site, replicas, shared_site
 from tests.support.wire import Wire
 
+broker = shared_site()
 
-def tool(broker: Broker, name: str, *args: object, stdin: str = "") -> list[str]:
+
+def tool(broker: Site, name: str, *args: object, stdin: str = "") -> list[str]:
     run = apache.run_tool(name, ["--bootstrap-server", broker.bootstrap, *args], stdin=stdin).ok()
     assert "Exception" not in run.stdout + run.stderr, run
     return run.lines
 
 
-def console_consumer(broker: Broker, *args: object) -> list[str]:
+def console_consumer(broker: Site, *args: object) -> list[str]:
     run = apache.run_tool(
         "consumer.ConsoleConsumer",
         ["--bootstrap-server", broker.bootstrap, "--timeout-ms", "15000", *args],
@@ -25,7 +27,7 @@ def console_consumer(broker: Broker, *args: object) -> list[str]:
     return [line for line in run.lines if not line.startswith("Processed a total of")]
 
 
-def test_topics_are_created_listed_described_grown_and_deleted(broker: Broker, wire: Wire) -> None:
+def test_topics_are_created_listed_described_grown_and_deleted(broker: Site, wire: Wire) -> None:
     name = requests.new_topic_name()
     made = tool(
         broker,
@@ -42,7 +44,7 @@ def test_topics_are_created_listed_described_grown_and_deleted(broker: Broker, w
     assert name in tool(broker, "TopicCommand", "--list")
     described = tool(broker, "TopicCommand", "--describe", "--topic", name)
     assert f"Topic: {name}\t" in described[0]
-    assert "PartitionCount: 2\tReplicationFactor: 1\t" in described[0]
+    assert f"PartitionCount: 2\tReplicationFactor: {replicas(broker)}\t" in described[0]
     assert "retention.ms=60000" in described[0]
     assert len(described) == 3
     tool(broker, "TopicCommand", "--alter", "--topic", name, "--partitions", "4")
@@ -52,7 +54,7 @@ def test_topics_are_created_listed_described_grown_and_deleted(broker: Broker, w
     assert name not in tool(broker, "TopicCommand", "--list")
 
 
-def test_a_refused_topic_is_told_why(broker: Broker) -> None:
+def test_a_refused_topic_is_told_why(broker: Site) -> None:
     run = apache.run_tool(
         "TopicCommand",
         [
@@ -62,14 +64,14 @@ def test_a_refused_topic_is_told_why(broker: Broker) -> None:
             "--topic",
             requests.new_topic_name(),
             "--replication-factor",
-            "3",
+            "4",
         ],
     )
     assert run.status == 1
     assert "replication factor" in run.stderr + run.stdout
 
 
-def test_settings_of_a_group(broker: Broker) -> None:
+def test_settings_of_a_group(broker: Site) -> None:
     group = requests.new_topic_name()
     changed = tool(
         broker, "ConfigCommand", "--alter", "--group", group,
@@ -86,7 +88,7 @@ def test_settings_of_a_group(broker: Broker) -> None:
     assert "consumer.heartbeat.interval.ms=6000" in described
 
 
-def test_configs_are_altered_and_described(broker: Broker, wire: Wire) -> None:
+def test_configs_are_altered_and_described(broker: Site, wire: Wire) -> None:
     name = create_topic(wire)
     entity = ("--entity-type", "topics", "--entity-name", name)
     changed = tool(
@@ -106,7 +108,7 @@ def test_configs_are_altered_and_described(broker: Broker, wire: Wire) -> None:
     tool(broker, "ConfigCommand", "--alter", *entity, "--delete-config", "retention.ms")
     described = "\n".join(tool(broker, "ConfigCommand", "--describe", *entity))
     assert "retention.ms" not in described
-    (node,) = wire.request("metadata", 1, topics=[]).brokers
+    node = wire.request("metadata", 1, topics=[]).brokers[0]
     all_of_broker = tool(
         broker,
         "ConfigCommand",
@@ -120,7 +122,7 @@ def test_configs_are_altered_and_described(broker: Broker, wire: Wire) -> None:
     assert any("num.partitions=1 " in line for line in all_of_broker)
 
 
-def test_offsets_records_and_log_dirs(broker: Broker, wire: Wire) -> None:
+def test_offsets_records_and_log_dirs(broker: Site, wire: Wire) -> None:
     name = create_topic(wire, partitions=2)
     first = requests.now_ms() - 1000  # recent, or retention removes the records meanwhile
     for index in range(10):
@@ -137,7 +139,7 @@ def test_offsets_records_and_log_dirs(broker: Broker, wire: Wire) -> None:
     assert get_offsets("earliest-local") == [f"{name}:0:0", f"{name}:1:0"]
 
 
-def test_records_are_deleted_by_a_file(broker: Broker, wire: Wire, tmp_path) -> None:
+def test_records_are_deleted_by_a_file(broker: Site, wire: Wire, tmp_path) -> None:
     name = create_topic(wire)
     requests.produce_values(wire, name, [b"v"] * 10)
     wanted = tmp_path / "offsets.json"
@@ -149,7 +151,7 @@ def test_records_are_deleted_by_a_file(broker: Broker, wire: Wire, tmp_path) -> 
     assert requests.start_offset(wire, name) == 6
 
 
-def test_log_dirs_are_described(broker: Broker, wire: Wire) -> None:
+def test_log_dirs_are_described(broker: Site, wire: Wire) -> None:
     name = create_topic(wire)
     requests.produce_values(wire, name, [b"v" * 1000])
     size = len(requests.fetch(wire, name, 0).records)
@@ -158,15 +160,16 @@ def test_log_dirs_are_described(broker: Broker, wire: Wire) -> None:
     assert re.search(rf'"partition":"{name}-0","size":{size},"offsetLag":0', found)
 
 
-def test_broker_versions_are_listed(broker: Broker) -> None:
+def test_broker_versions_are_listed(broker: Site) -> None:
     shown = tool(broker, "BrokerApiVersionsCommand")
-    assert broker.bootstrap in shown[0]
+    for address in broker.bootstrap.split(","):
+        assert any(line.startswith(f"{address} ") for line in shown)
     assert any("Produce(0): 0 to 13 [usable: 13]" in line for line in shown)
     assert any("Fetch(1): 4 to 18 [usable: 18]" in line for line in shown)
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_the_console_producer_and_consumer(broker: Broker, wire: Wire, codec: str) -> None:
+def test_the_console_producer_and_consumer(broker: Site, wire: Wire, codec: str) -> None:
     name = create_topic(wire)
     requests.init_producer(wire)  # the producer is idempotent by default
     lines = [f"key{index}:value {index}" for index in range(200)]
@@ -205,7 +208,7 @@ def test_the_console_producer_and_consumer(broker: Broker, wire: Wire, codec: st
     assert shown == [f"Offset:{i}\tkey{i}\tvalue {i}" for i in range(50, 200)]
 
 
-def test_the_console_consumer_from_beginning_and_read_committed(broker: Broker, wire: Wire) -> None:
+def test_the_console_consumer_from_beginning_and_read_committed(broker: Site, wire: Wire) -> None:
     name = create_topic(wire)
     requests.produce_values(wire, name, [b"%d" % index for index in range(20)], codec=4)
     shown = console_consumer(
@@ -224,7 +227,7 @@ def test_the_console_consumer_from_beginning_and_read_committed(broker: Broker, 
     assert shown == [str(index) for index in range(20)]
 
 
-def test_the_performance_tools(broker: Broker, wire: Wire) -> None:
+def test_the_performance_tools(broker: Site, wire: Wire) -> None:
     name = create_topic(wire)
     requests.init_producer(wire)
     run = apache.run_tool(
@@ -247,7 +250,7 @@ def test_the_performance_tools(broker: Broker, wire: Wire) -> None:
     assert len(requests.read_all(wire, name)) == 20_000
 
 
-def test_the_verifiable_producer_is_acknowledged_every_record(broker: Broker, wire: Wire) -> None:
+def test_the_verifiable_producer_is_acknowledged_every_record(broker: Site, wire: Wire) -> None:
     name = create_topic(wire)
     requests.init_producer(wire)
     shown = tool(

@@ -5,29 +5,30 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 
 import pytest
 from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.support import apache, dump_log, foreign, groups, requests
-from tests.support.fixtures import broker_with_small_internal_topics
+from tests.support.fixtures import SMALL_INTERNAL_TOPICS
 from tests.support.odradek import OdradekBroker
 from tests.support.record_batches import batches
 from tests.support.requests import create_topic
+from tests.support.routing import Site, connect, one_or_three
 from tests.support.transactions import (
     TransactionalProducer,
     committed_values,
-    describe,
+    settled,
     wait_for_coordinator,
     wait_for_state,
 )
-from tests.support.wire import Wire
 
-broker = broker_with_small_internal_topics()
+broker = one_or_three(SMALL_INTERNAL_TOPICS)
 
 
-def transactions(broker: OdradekBroker, *arguments: object) -> apache.ToolRun:
+def transactions(broker: Site, *arguments: object) -> apache.ToolRun:
     done = apache.run_tool(
         "TransactionsCommand", ["--bootstrap-server", broker.bootstrap, *arguments]
     ).ok()
@@ -40,8 +41,8 @@ def rows(done: apache.ToolRun) -> list[dict[str, str]]:
     return [dict(zip(heading, line, strict=False)) for line in lines]
 
 
-def test_a_java_producer_and_a_java_consumer(broker: OdradekBroker) -> None:
-    with Wire(broker.address) as wire:
+def test_a_java_producer_and_a_java_consumer(broker: Site) -> None:
+    with connect(broker) as wire:
         topic = create_topic(wire, partitions=2)
         apache.run_tool(
             "ProducerPerformance",
@@ -49,8 +50,7 @@ def test_a_java_producer_and_a_java_consumer(broker: OdradekBroker) -> None:
              "--transactional-id", "java", "--transaction-duration-ms", "20",
              "--command-property", f"bootstrap.servers={broker.bootstrap}"],
         ).ok()  # fmt: skip
-        found = describe(wire, "java")
-        assert found.transaction_state == "CompleteCommit"
+        wait_for_state(wire, "java", "CompleteCommit")
         values = [committed_values(wire, topic, partition=each) for each in range(2)]
         assert sum(map(len, values)) == 2000
         # Somebody else's transaction on the same partitions is aborted.
@@ -68,8 +68,8 @@ def test_a_java_producer_and_a_java_consumer(broker: OdradekBroker) -> None:
     assert "aborted" not in read.lines
 
 
-def test_transactions_are_listed_described_and_ended_by_hand(broker: OdradekBroker) -> None:
-    with Wire(broker.address) as wire:
+def test_transactions_are_listed_described_and_ended_by_hand(broker: Site) -> None:
+    with connect(broker) as wire:
         topic = create_topic(wire)
         wait_for_coordinator(wire, "mine")
         producer = TransactionalProducer(wire, "mine").init()
@@ -90,8 +90,9 @@ def test_transactions_are_listed_described_and_ended_by_hand(broker: OdradekBrok
         assert rows(transactions(broker, "find-hanging", "--broker-id", "1")) == []
 
 
+@pytest.mark.parametrize("broker", [1], indirect=True)
 def test_the_dump_log_tool_decodes_every_record(broker: OdradekBroker) -> None:
-    with Wire(broker.address) as wire:
+    with connect(broker) as wire:
         topic = create_topic(wire, partitions=2)
         group = groups.new_group(wire)
         wait_for_coordinator(wire, "mine")
@@ -130,10 +131,10 @@ def test_the_dump_log_tool_decodes_every_record(broker: OdradekBroker) -> None:
     dump_log.check(broker.logs)
 
 
-def test_a_java_job_copies_within_transactions(broker: OdradekBroker) -> None:
+def test_a_java_job_copies_within_transactions(broker: Site) -> None:
     """Kafka's own copy job of its system tests; some of its transactions are aborted on purpose."""
     values = [b"%d" % number for number in range(400)]
-    with Wire(broker.address) as wire:
+    with connect(broker) as wire:
         source, target = create_topic(wire), create_topic(wire)
         requests.produce_values(wire, source, values)
         apache.run_tool(
@@ -149,8 +150,8 @@ def test_a_java_job_copies_within_transactions(broker: OdradekBroker) -> None:
         assert groups.committed_offset(wire, "copier", source) == len(values)
 
 
-def test_librdkafka_copies_within_transactions(broker: OdradekBroker) -> None:
-    with Wire(broker.address) as wire:
+def test_librdkafka_copies_within_transactions(broker: Site) -> None:
+    with connect(broker) as wire:
         source, target = create_topic(wire), create_topic(wire)
         requests.produce_values(wire, source, [b"%d" % number for number in range(30)])
     consumer = Consumer(
@@ -181,13 +182,13 @@ def test_librdkafka_copies_within_transactions(broker: OdradekBroker) -> None:
                 consumer.seek(TopicPartition(source, 0, 0))
     finally:
         consumer.close()
-    with Wire(broker.address) as wire:
+    with connect(broker) as wire:
         assert committed_values(wire, target) == [b"%d" % number for number in range(30)]
         assert groups.committed_offset(wire, "copier", source) == 30
 
 
-def test_librdkafka_is_fenced_by_its_successor(broker: OdradekBroker) -> None:
-    with Wire(broker.address) as wire:
+def test_librdkafka_is_fenced_by_its_successor(broker: Site) -> None:
+    with connect(broker) as wire:
         topic = create_topic(wire)
     first, second = (
         Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "mine"})
@@ -204,21 +205,21 @@ def test_librdkafka_is_fenced_by_its_successor(broker: OdradekBroker) -> None:
     second.begin_transaction()
     second.produce(topic, b"second")
     second.commit_transaction(30)
-    with Wire(broker.address) as wire:
+    with connect(broker) as wire:
         assert committed_values(wire, topic) == [b"second"]
 
 
 @pytest.mark.parametrize("isolation_level", ["read_committed", "read_uncommitted"])
 def test_consumers_get_on_where_an_answer_holds_markers_alone(
-    broker: OdradekBroker, isolation_level: str
+    broker: Site, isolation_level: str
 ) -> None:
     """C186: one record a transaction, and fetches so small that every other answer is a marker."""
     values = [b"%d" % number for number in range(12)]
-    with Wire(broker.address) as wire:
+    with connect(broker) as wire:
         topic = create_topic(wire)
         producer = TransactionalProducer(wire).init(version=5)
         for value in values:
-            assert producer.produce(topic, [value], version=12) == 0
+            assert settled(partial(producer.produce, topic, [value], version=12)) == 0
             producer.end_and_raise(True)
         wait_for_state(wire, producer.transactional_id, "CompleteCommit")
         marker = next(batches(requests.fetch(wire, topic, 1, partition_max_bytes=1).records))
@@ -255,5 +256,6 @@ def test_consumers_get_on_where_an_answer_holds_markers_alone(
     finally:
         consumer.close()
     kafkajs = foreign.ForeignClient("kafkajs", reads_in_groups=True)
-    read = kafkajs.read(broker.bootstrap, topic, len(values))
+    one = broker.bootstrap.split(",")[0]  # this judge starts from a single address
+    read = kafkajs.read(one, topic, len(values))
     assert [each.value for each in read] == values

@@ -30,11 +30,16 @@ SHARED_SETTINGS = {
     "group.max.session.timeout.ms": "1800000",
     "offsets.topic.num.partitions": "4",
 }
+SMALL_INTERNAL_TOPICS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "1",
+}
 #: Of three brokers: everything has three replicas, two of which must hold it.
+REPLICATED = {"default.replication.factor": "3", "min.insync.replicas": "2"}
 CLUSTER_SETTINGS = {
     **SHARED_SETTINGS,
-    "default.replication.factor": "3",
-    "min.insync.replicas": "2",
+    **REPLICATED,
     "transaction.state.log.num.partitions": "6",
 }
 #: One broker of ours, Apache Kafka, and three of ours.
@@ -91,14 +96,9 @@ def broker_with_small_internal_topics() -> Callable[[Path], Iterator[OdradekBrok
 
     broker = broker_with_small_internal_topics()
     """
-    settings = {
-        "group.initial.rebalance.delay.ms": "0",
-        "offsets.topic.num.partitions": "2",
-        "transaction.state.log.num.partitions": "1",
-    }
 
     def broker(tmp_path: Path) -> Iterator[OdradekBroker]:
-        with OdradekBroker(tmp_path / "b", settings) as made:
+        with OdradekBroker(tmp_path / "b", SMALL_INTERNAL_TOPICS) as made:
             yield made
 
     return pytest.fixture(broker)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -57,8 +57,15 @@ def wait_for_isr(cluster: Cluster, topic: str, isr: set[int]) -> None:
     processes.wait_until(is_so, 60, f"the ISR {isr} of {topic}")
 
 
+class Bootstrapped(Protocol):
+    """A cluster or a broker."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+
 def produce_values(
-    cluster: Cluster, topic: str, values: list[str], partition: int = -1, **settings: Any
+    cluster: Bootstrapped, topic: str, values: list[str], partition: int = -1, **settings: Any
 ) -> None:
     """``partition`` -1: any."""
     failures: list[object] = []

@@ -5,13 +5,17 @@ So what a test asks of one broker by ``Wire`` it can ask of three: ``connect`` s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from broker.model.ids import NO_BROKER
 from tests.support import processes
 from tests.support.cluster import Cluster
-from tests.support.fixtures import Broker
+from tests.support.fixtures import EVERYWHERE, REPLICATED, Broker
+from tests.support.odradek import OdradekBroker
 from tests.support.replicated import partitions_of
 from tests.support.transactions import TRANSACTION_KEY
 from tests.support.wire import Struct, Wire
@@ -57,6 +61,46 @@ _BY_CONTROLLER = ("create_topics", "delete_topics", "create_partitions")
 _BY_EVERYONE = {"list_groups": "groups", "list_transactions": "transaction_states"}
 #: Nothing was done: a leader, a coordinator or a controller is on its way to its office.
 _NOT_IN_OFFICE = {5, 6, 14, 15, 16, 41, 78}
+
+
+def one_or_three(
+    settings: Mapping[str, str],
+) -> Callable[[pytest.FixtureRequest, Path], Iterator[OdradekBroker | Cluster]]:
+    """A fixture of a broker of ours for each test, and in the long run of three.
+
+    broker = one_or_three({})
+    """
+
+    def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OdradekBroker | Cluster]:
+        if request.param == 1:
+            with OdradekBroker(tmp_path / "b", settings) as one:
+                yield one
+        else:
+            zookeeper, chroot = request.getfixturevalue("zookeeper"), f"/{tmp_path.name}"
+            properties = {**settings, **REPLICATED}
+            with Cluster(tmp_path / "b", zookeeper, chroot, properties=properties) as three:
+                yield three
+
+    params = (1, pytest.param(3, marks=pytest.mark.slow))
+    return pytest.fixture(params=params, ids=["on_one", "on_three"])(broker)
+
+
+#: Brokers of ours that the tests of a file, or of a whole run, have in common.
+OURS = ("odradek", pytest.param("cluster", marks=pytest.mark.slow))
+
+
+def shared_site(params: Sequence[Any] = EVERYWHERE) -> Callable[[pytest.FixtureRequest], Site]:
+    """A fixture of what the tests of a file share, and in the long run of Apache Kafka and a cluster of ours.
+
+    broker = shared_site()
+    """
+
+    def broker(request: pytest.FixtureRequest) -> Site:
+        found: Site = request.getfixturevalue(f"shared_{request.param}")
+        return found
+
+    ids = [f"on_{getattr(each, 'values', (each,))[0]}" for each in params]
+    return pytest.fixture(params=params, ids=ids)(broker)
 
 
 def connect(site: Site, *, timeout: float = TIMEOUT) -> Wire:
