@@ -20,6 +20,10 @@ class RegionFile(Protocol):
 
     def unpin(self) -> None: ...
 
+    def peek(self, length: int, position: int) -> bytes | None:
+        """The bytes, or None when a page of them is not in memory (never blocks on the disk)."""
+        ...
+
     def is_resident(self, position: int, length: int) -> bool:
         """Whether reading would be served from the page cache (never blocks on the disk)."""
         ...

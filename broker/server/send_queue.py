@@ -2,7 +2,8 @@
 
 Hot path: one ``flush`` per wake-up; adjacent buffers leave in one ``send``, regions by
 ``os.sendfile`` in pieces of at most ``PIECE_BYTES``, with MSG_MORE on the buffer before a region so
-that header and records share a packet.
+that header and records share a packet. A region of a few kilobytes is read instead, so that it leaves in the same
+``send`` as what is around it: that is two system calls instead of four, and no distrust of what is in memory.
 
 A non-blocking socket does not make the file side non-blocking: a page that is not in the page
 cache would be read inside ``sendfile`` and stop the only loop. So each piece is first checked
@@ -41,6 +42,8 @@ MAX_DISTRUST_BYTES: Final = 256 * 1024 * 1024
 TURN_BYTES: Final = 512 * 1024
 #: Buffers up to this size are joined before they are sent.
 JOIN_BYTES: Final = 64 * 1024
+#: Regions up to this size are read, while no more than ``JOIN_BYTES`` wait in memory.
+SMALL_REGION_BYTES: Final = 16 * 1024
 
 
 Item = bytes | memoryview | FileRegion
@@ -166,10 +169,22 @@ class SendQueue:
         if isinstance(item, FileRegion):
             if item.length == 0:
                 return
+            data = self._read_small(item)
+            if data is not None:
+                self.queued_bytes += len(data)
+                self._items.append(data)
+                return
             item.file.pin()
         else:
             self.queued_bytes += len(item)
         self._items.append(item)
+
+    def _read_small(self, region: FileRegion) -> bytes | None:
+        """None: it is large, or not in memory, or was cut off meanwhile."""
+        if region.length > SMALL_REGION_BYTES or self.queued_bytes > JOIN_BYTES or region.is_stale:
+            return None
+        data = region.file.peek(region.length, region.position)
+        return None if data is None or len(data) < region.length else data
 
     def cold_sent(self) -> None:
         """The thread has ended with ``cold``: what it sent is no longer the queue's."""

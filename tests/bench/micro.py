@@ -101,6 +101,9 @@ class NoFile:
     def unpin(self) -> None:
         raise AssertionError
 
+    def peek(self, length: int, position: int) -> bytes | None:
+        raise AssertionError
+
     def is_resident(self, position: int, length: int) -> bool:
         raise AssertionError
 

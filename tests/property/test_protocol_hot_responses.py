@@ -154,6 +154,9 @@ class BytesFile:
     def unpin(self) -> None:
         raise AssertionError("the encoder never opens a file")
 
+    def peek(self, length: int, position: int) -> bytes | None:
+        raise AssertionError("the encoder never reads a file")
+
     def is_resident(self, position: int, length: int) -> bool:
         raise AssertionError("the encoder never reads a file")
 

@@ -567,6 +567,9 @@ class ColdFile:
     def unpin(self) -> None:
         self._file.unpin()
 
+    def peek(self, length: int, position: int) -> bytes | None:
+        return None
+
     def is_resident(self, position: int, length: int) -> bool:
         self.look_count += 1
         return False

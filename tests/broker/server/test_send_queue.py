@@ -16,6 +16,7 @@ from broker.server.send_queue import (
     MAX_DISTRUST_BYTES,
     MIN_DISTRUST_BYTES,
     PIECE_BYTES,
+    SMALL_REGION_BYTES,
     TURN_BYTES,
     ColdSend,
     SendQueue,
@@ -87,6 +88,9 @@ class FileUnderTest:
 
     def unpin(self) -> None:
         self.file.unpin()
+
+    def peek(self, length: int, position: int) -> bytes | None:
+        return None if position in self.cold else self.file.peek(length, position)
 
     def is_resident(self, position: int, length: int) -> bool:
         self.asked.append((position, length))
@@ -182,6 +186,57 @@ def test_joining_has_a_bound(pair: Pair) -> None:
     assert pair.queue.flush() is DRAINED
     assert max(sent) <= 2 * JOIN_BYTES
     assert sum(sent) == 10 * (JOIN_BYTES // 2)
+
+
+class Recording:
+    """A socket that says how much each ``send`` took."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self.sent: list[int] = []
+
+    def send(self, data: bytes, flags: int = 0) -> int:
+        self.sent.append(self._socket.send(data, flags))
+        return self.sent[-1]
+
+
+def test_a_small_region_leaves_together_with_what_is_around_it(
+    pair: Pair, file: FileUnderTest
+) -> None:
+    recording = Recording(pair.ours)
+    pair.queue._socket = recording  # type: ignore[assignment]
+    pair.queue.push(b"head")
+    pair.queue.push(file.region(5, SMALL_REGION_BYTES))
+    pair.queue.push(b"tail")
+    assert file.pins == 0
+    assert pair.queue.queued_bytes == SMALL_REGION_BYTES + 8
+    assert pair.queue.flush() is DRAINED
+    pair.receive()
+    assert pair.received == b"head" + file.content(5, SMALL_REGION_BYTES) + b"tail"
+    assert recording.sent == [SMALL_REGION_BYTES + 8]
+    assert not file.asked
+
+
+def test_small_regions_are_read_while_little_waits(pair: Pair, file: FileUnderTest) -> None:
+    """However many an answer has, and however slowly the client takes them."""
+    count = 100
+    for _ in range(count):
+        pair.queue.push(file.region(0, SMALL_REGION_BYTES))
+    assert JOIN_BYTES < pair.queue.queued_bytes <= JOIN_BYTES + SMALL_REGION_BYTES
+    assert file.pins > 0
+    pair.drain()
+    assert pair.received == file.content(0, SMALL_REGION_BYTES) * count
+    assert file.pins == 0
+
+
+def test_a_small_region_that_was_cut_off_is_not_read(pair: Pair, file: FileUnderTest) -> None:
+    region = file.region(0, 1000)
+    file.generation += 1
+    pair.queue.push(region)
+    with pytest.raises(StaleRegionError):
+        pair.queue.flush()
+    pair.queue.clear()
+    assert not pair.receive()
 
 
 def test_each_piece_is_looked_at_before_it_is_sent(pair: Pair, file: FileUnderTest) -> None:
@@ -378,7 +433,7 @@ def test_one_flush_sends_so_much_of_files_and_no_more(
 
 def test_a_region_of_a_file_that_was_cut_is_never_sent(pair: Pair, file: FileUnderTest) -> None:
     pair.queue.push(b"head")
-    pair.queue.push(file.region(0, 1000))
+    pair.queue.push(file.region(0, SMALL_REGION_BYTES + 1))
     file.generation += 1
     with pytest.raises(StaleRegionError):
         pair.queue.flush()
@@ -429,11 +484,15 @@ def test_empty_regions_are_not_queued(pair: Pair, file: FileUnderTest) -> None:
     assert file.pins == 0
 
 
-def test_a_file_that_cannot_be_opened_is_not_queued(pair: Pair, file: FileUnderTest) -> None:
-    def fail() -> int:
+@pytest.mark.parametrize("size", [10, SMALL_REGION_BYTES + 1])
+def test_a_file_that_cannot_be_opened_is_not_queued(
+    pair: Pair, file: FileUnderTest, size: int
+) -> None:
+    def fail(*_: object) -> int:
         raise FileNotFoundError("gone")
 
     file.pin = fail  # type: ignore[method-assign]
+    file.peek = fail  # type: ignore[method-assign,assignment]
     with pytest.raises(FileNotFoundError):
-        pair.queue.push(file.region(0, 10))
+        pair.queue.push(file.region(0, size))
     assert not pair.queue
