@@ -109,12 +109,20 @@ class FrameBuffer:
         "_short",
         "_size",
         "_target",
+        "_trusted_bytes",
     )
 
-    def __init__(self, scratch: Scratch, budget: ReceiveBudget, max_frame_bytes: int) -> None:
+    def __init__(
+        self,
+        scratch: Scratch,
+        budget: ReceiveBudget,
+        max_frame_bytes: int,
+        trusted_bytes: int = TRUSTED_BYTES,
+    ) -> None:
         self._scratch = scratch
         self._budget = budget
         self._max_frame_bytes = max_frame_bytes
+        self._trusted_bytes = trusted_bytes
         self._short = b""
         self._own: bytearray | None = None
         self._size = 0  # of the frame that fills _own
@@ -171,6 +179,10 @@ class FrameBuffer:
     def charge_of(self, frame: memoryview) -> int:
         """Bytes of the budget that the holder of this frame gives back when done with it."""
         return 0 if frame.obj is self._scratch.data else len(frame)
+
+    def release(self, charge: int) -> None:
+        """For whoever is done with a frame, or has no budget to mind."""
+        self._budget.release(charge)
 
     def close(self) -> None:
         """Gives back what an incomplete frame holds."""
@@ -233,7 +245,7 @@ class FrameBuffer:
     def _begin_own(self, size: int, start: memoryview) -> bool:
         if not self._budget.reserve(size):
             return False
-        own = bytearray(min(size, max(TRUSTED_BYTES, 2 * len(start))))
+        own = bytearray(min(size, max(self._trusted_bytes, 2 * len(start))))
         own[: len(start)] = start
         self._own = own
         self._size = size

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 
 from broker.model.error_code import ErrorCode
 from broker.model.ids import BrokerId
 from broker.model.leadership import IsrMember, IsrProposal, LeaderAndIsr
+from broker.replication.acknowledgement import Acknowledgement
 from broker.replication.follower_state import (
     UNKNOWN_OFFSET,
     FollowerProgress,
@@ -45,15 +45,6 @@ class ReplicationRules:
     is_flush_bound: bool = False
     lag_max_records: int = -1
     lease_ms: int = LEASE_MS
-
-
-class Acknowledgement(Enum):
-    """What became of a batch that was appended with acks=all."""
-
-    WAITING = "waiting"
-    COMMITTED = "committed"
-    #: It is on the whole ISR, which has shrunk below ``min.insync.replicas`` meanwhile.
-    TOO_FEW_REPLICAS = "too few replicas"
 
 
 class LeaderMachine:

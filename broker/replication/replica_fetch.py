@@ -47,12 +47,23 @@ class FetchRefused(NamedTuple):
 FetchVerdict: TypeAlias = Accepted | Diverged | FetchRefused
 
 
-class FetchAnswer(NamedTuple):
+class FetchAnswer:
     """``data`` are whole batches from the fetch offset on, unless ``verdict`` is another one."""
 
-    leader_epoch: int
-    number: int
-    verdict: FetchVerdict
-    data: bytes | memoryview
-    high_watermark: int
-    log_start_offset: int
+    __slots__ = ("data", "high_watermark", "leader_epoch", "log_start_offset", "number", "verdict")
+
+    def __init__(
+        self,
+        leader_epoch: int,
+        number: int,
+        verdict: FetchVerdict,
+        data: bytes | memoryview,
+        high_watermark: int,
+        log_start_offset: int,
+    ) -> None:
+        self.leader_epoch = leader_epoch
+        self.number = number
+        self.verdict = verdict
+        self.data = data
+        self.high_watermark = high_watermark
+        self.log_start_offset = log_start_offset

@@ -18,7 +18,8 @@ from broker.model.ids import BrokerId, TopicId, TopicPartition
 from broker.model.leadership import IsrProposal, LeaderAndIsr
 from broker.records.header import BatchHeader
 from broker.records.validation import ProduceRules
-from broker.replication.leader import Acknowledgement, BrokerEpochs, LeaderMachine
+from broker.replication.acknowledgement import Acknowledgement
+from broker.replication.leader import BrokerEpochs, LeaderMachine
 from broker.replication.partition import Partition
 from broker.replication.read_replica import Reader, preferred
 from broker.replication.replica_fetch import Accepted, FetchVerdict, ReplicaFetch

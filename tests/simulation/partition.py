@@ -13,8 +13,9 @@ from broker.model.error_code import ErrorCode
 from broker.model.errors import KafkaError
 from broker.model.ids import TopicPartition
 from broker.records.header import peek_header
+from broker.replication.acknowledgement import Acknowledgement
 from broker.replication.follower import FollowerMachine
-from broker.replication.leader import Acknowledgement, LeaderMachine, ReplicationRules
+from broker.replication.leader import LeaderMachine, ReplicationRules
 from broker.replication.replica import Replica
 from broker.replication.replica_fetch import (
     Accepted,

@@ -21,9 +21,10 @@ from broker.model.error_code import ErrorCode
 from broker.model.ids import BrokerId
 from broker.model.leadership import IsrMember, IsrProposal
 from broker.records.header import BatchHeader
+from broker.replication.acknowledgement import Acknowledgement
 from broker.replication.follower import FollowerMachine
 from broker.replication.isr import CommittedIsr, PendingIsr
-from broker.replication.leader import Acknowledgement, LeaderMachine
+from broker.replication.leader import LeaderMachine
 from broker.replication.replica import Replica
 from broker.replication.replica_fetch import Diverged, ReplicaFetch
 from broker.replication.replica_log import visible_end

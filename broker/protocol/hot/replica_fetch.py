@@ -46,21 +46,47 @@ class WantedPartition(NamedTuple):
     max_bytes: int
 
 
-class FetchedPartition(NamedTuple):
-    topic_id: TopicId
-    index: int  # type: ignore[assignment]  # hides a method that nobody calls
-    error_code: int
-    high_watermark: int
-    log_start_offset: int
-    #: Epoch and end offset (KIP-595).
-    diverging_epoch: tuple[int, int] | None
-    records: memoryview
+class FetchedPartition:
+    """``diverging_epoch``: epoch and end offset (KIP-595)."""
+
+    __slots__ = (
+        "diverging_epoch",
+        "error_code",
+        "high_watermark",
+        "index",
+        "log_start_offset",
+        "records",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic_id: TopicId,
+        index: int,
+        error_code: int,
+        high_watermark: int,
+        log_start_offset: int,
+        diverging_epoch: tuple[int, int] | None,
+        records: memoryview,
+    ) -> None:
+        self.topic_id = topic_id
+        self.index = index
+        self.error_code = error_code
+        self.high_watermark = high_watermark
+        self.log_start_offset = log_start_offset
+        self.diverging_epoch = diverging_epoch
+        self.records = records
 
 
-class FetchedAnswer(NamedTuple):
-    error_code: int
-    session_id: int
-    partitions: list[FetchedPartition]
+class FetchedAnswer:
+    __slots__ = ("error_code", "partitions", "session_id")
+
+    def __init__(
+        self, error_code: int, session_id: int, partitions: list[FetchedPartition]
+    ) -> None:
+        self.error_code = error_code
+        self.session_id = session_id
+        self.partitions = partitions
 
 
 def encode_request(

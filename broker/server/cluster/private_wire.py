@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 VERSION: Final = 0
 NONCE_BYTES: Final = 16
 CLIENT_ID: Final = b"odradek-broker"
-#: Of an answer: an image of 100,000 partitions takes 8 MB.
-MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
 #: JSON has none outside of its strings, and writes it otherwise inside.
 BEFORE_BATCHES: Final = b"\n"
 #: Of the JSON before batches: names, and the numbers of partitions.
@@ -96,12 +94,9 @@ def encode_answer(correlation_id: int, data: bytes) -> bytes:
     return _LENGTH.pack(_LENGTH.size + len(data)) + _LENGTH.pack(correlation_id) + data
 
 
-def decode_length(data: bytes) -> int:
-    """Of an answer's frame. Raises ValueError."""
-    (length,) = _LENGTH.unpack(data)
-    if not _LENGTH.size <= length <= MAX_ANSWER_BYTES:
-        raise ValueError(f"a frame of {length} bytes")
-    return int(length)
+def correlation_id_of(frame: memoryview) -> int:
+    """Of an answer without its length, four bytes at least."""
+    return int(_LENGTH.unpack_from(frame)[0])
 
 
 def split_answer(frame: bytes) -> tuple[int, bytes]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -22,7 +23,6 @@ from broker.model.errors import DiskFullError, KafkaError, StorageError
 from broker.model.ids import BrokerId, TopicId
 from broker.protocol.errors import MalformedRequest
 from broker.protocol.hot.replica_fetch import (
-    FetchedAnswer,
     FetchedPartition,
     WantedPartition,
     decode_answer,
@@ -41,7 +41,7 @@ from broker.replication.replica_fetch import (
     ReplicaFetch,
 )
 from broker.replication.throttle import is_throttled
-from broker.server.cluster.peer import Peer, PeerError
+from broker.server.cluster.peer import ANSWER_SECONDS, Peer, PeerError
 from broker.server.cluster.private_wire import CLIENT_ID
 from broker.server.tasks import Turn
 
@@ -105,7 +105,7 @@ class ReplicaFetcher:
         self._breaking_off = None
         if self._is_polling and self._peer is not None:
             self._is_broken_off = True
-            self._peer.close()
+            self._peer.close()  # the session is told
 
     async def run(self) -> None:
         while True:
@@ -255,40 +255,90 @@ class _Session:
         self._known: dict[Key, tuple[int, int, int, int]] = {}
         #: Every partition that it has ever heard of.
         self._seen: set[Key] = set()
+        #: Done when an answer was not followed by a request, or none will come.
+        self._is_idle: asyncio.Future[None] | None = None
+        self._is_over = False
+        #: By the loop's time: when the answer that is awaited has to be here.
+        self._deadline = 0.0
 
     async def go_on(self) -> None:
         """Until nothing is left to fetch. Raises PeerError and MalformedRequest."""
         fetcher = self._fetcher
-        while fetcher.partition_count:
-            broker_epoch = self._membership.broker_epoch
-            if broker_epoch is None:
-                await fetcher.woken(BACK_OFF_MS / 1000)
-                continue
-            if broker_epoch != self._broker_epoch:
-                self._begin_anew()
-                self._broker_epoch = broker_epoch
-            now_ms = self._broker.clock.monotonic_ms()
-            fetches, left = fetcher.next_fetches(broker_epoch, now_ms, self._clock)
-            self._under_way.update(fetches)
-            for key in left:
-                self._under_way.pop(key, None)
-                self._left[key] = None
-            if not self._under_way:
-                await fetcher.woken(BACK_OFF_MS / 1000)
-                continue
-            wait_ms = self._wait_ms(fetches)
-            request = self._encode(fetches, wait_ms)
-            self._clock.sent_ms = now_ms
-            fetcher.begin_poll()
-            frame = await self._peer.fetch(request, wait_ms / 1000)
-            fetcher.end_poll()
+        self._peer.begin_fetches(self._on_answer, self._on_lost)
+        try:
+            while fetcher.partition_count:
+                self._is_idle = self._broker.loop.create_future()
+                if self._fetch_on():
+                    await self._until_idle(self._is_idle)
+                else:
+                    await fetcher.woken(BACK_OFF_MS / 1000)
+        finally:
+            self._is_over = True
+
+    async def _until_idle(self, is_idle: asyncio.Future[None]) -> None:
+        """While each answer is followed by the next request, which needs no task."""
+        loop = self._broker.loop
+        while not is_idle.done():
+            await asyncio.wait((is_idle,), timeout=self._deadline - loop.time())
+            if not is_idle.done() and loop.time() >= self._deadline:
+                raise PeerError("no answer in time")
+        is_idle.result()
+
+    def _fetch_on(self) -> bool:
+        """Send the next request; gives whether there was anything to fetch."""
+        fetcher = self._fetcher
+        broker_epoch = self._membership.broker_epoch
+        if broker_epoch is None or not fetcher.partition_count:
+            return False
+        if broker_epoch != self._broker_epoch:
+            self._begin_anew()
+            self._broker_epoch = broker_epoch
+        now_ms = self._broker.clock.monotonic_ms()
+        fetches, left = fetcher.next_fetches(broker_epoch, now_ms, self._clock)
+        self._under_way.update(fetches)
+        for key in left:
+            self._under_way.pop(key, None)
+            self._left[key] = None
+        if not self._under_way:
+            return False
+        wait_ms = self._wait_ms(fetches)
+        request = self._encode(fetches, wait_ms)
+        self._clock.sent_ms = now_ms
+        self._deadline = self._broker.loop.time() + wait_ms / 1000 + ANSWER_SECONDS
+        fetcher.begin_poll()
+        self._peer.fetch(request)
+        return True
+
+    def _on_lost(self, error: PeerError) -> None:
+        self._end(error)
+
+    def _end(self, error: Exception | None) -> None:
+        """The task goes on: by itself, or with what happened."""
+        is_idle = self._is_idle
+        if is_idle is None or is_idle.done() or self._is_over:
+            return
+        if error is None:
+            is_idle.set_result(None)
+        else:
+            is_idle.set_exception(error)
+
+    def _on_answer(self, frame: memoryview) -> None:
+        self._fetcher.end_poll()
+        try:
             answer = decode_answer(frame)
             if answer.error_code:
                 self._begin_anew()
-                continue
+                self._go_on_fetching()
+                return
             self._id = answer.session_id
             self._epoch = next_epoch(self._epoch) if self._id else INITIAL_EPOCH
-            await self._take(answer)
+            self._take(answer.partitions, 0)
+        except Exception as error:  # noqa: BLE001 - the task's to judge
+            self._end(error)
+
+    def _go_on_fetching(self) -> None:
+        if not self._fetch_on():
+            self._end(None)
 
     def _wait_ms(self, fetches: Fetches) -> int:
         if not fetches.keys() <= self._seen:
@@ -333,10 +383,14 @@ class _Session:
             forgotten=forgotten.items(),
         )
 
-    async def _take(self, answer: FetchedAnswer) -> None:
-        """What it does not name stays under way."""
+    def _take(self, results: Sequence[FetchedPartition], first: int) -> None:
+        """What is not named stays under way. Others get their turns of the loop."""
         turn = Turn()
-        for result in answer.partitions:
+        for number in range(first, len(results)):
+            if turn.is_over:
+                self._broker.loop.call_soon(self._take_later, results, number)
+                return
+            result = results[number]
             key = (result.topic_id, result.index)
             followed, fetch = self._under_way.pop(key, (None, None))
             if followed is None or fetch is None:
@@ -344,8 +398,15 @@ class _Session:
             self._fetcher.note_due(key)
             if followed.is_closed or not self._append(followed, fetch, result):
                 self._fetcher.back_off(key)
-            if turn.is_over:
-                await turn.pass_on()
+        self._go_on_fetching()
+
+    def _take_later(self, results: Sequence[FetchedPartition], first: int) -> None:
+        if self._is_over:
+            return
+        try:
+            self._take(results, first)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._end(error)
 
     def _append(
         self, followed: FollowedPartition, fetch: ReplicaFetch, result: FetchedPartition

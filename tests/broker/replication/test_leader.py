@@ -5,8 +5,9 @@ from __future__ import annotations
 from broker.model.error_code import ErrorCode
 from broker.model.ids import BrokerId
 from broker.model.leadership import IsrMember, LeaderAndIsr
+from broker.replication.acknowledgement import Acknowledgement
 from broker.replication.follower_state import FollowerProgress, Pulse
-from broker.replication.leader import Acknowledgement, LeaderMachine, ReplicationRules
+from broker.replication.leader import LeaderMachine, ReplicationRules
 from broker.replication.lease import Lease
 from broker.replication.replica_fetch import Accepted, Diverged, FetchRefused, ReplicaFetch
 from tests.broker.replication.memory_log import MemoryLog

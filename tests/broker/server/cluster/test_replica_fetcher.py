@@ -56,6 +56,8 @@ class Pair:
         self.requests: list[FetchRequest] = []
         self.looked_at: list[int] = []
         self.steps: list[Callable[[], None]] = []
+        self.on_fetched: Callable[[memoryview], None] = lambda frame: None
+        self.on_lost: Callable[[PeerError], None] = lambda error: None
 
     def follow(self, directory: Path) -> World:
         world = World([directory / "two"])
@@ -94,11 +96,21 @@ class Pair:
         with pytest.raises(PeerError, match="no more steps"):
             await _Session(broker, membership, cast(Any, self), fetcher).go_on()
 
-    async def fetch(self, frame: bytes, wait_seconds: float) -> memoryview:
-        """As a ``Peer`` does."""
+    # As a ``Peer`` does -----------------------------------------------------------------------
+
+    def begin_fetches(
+        self, on_fetched: Callable[[memoryview], None], on_lost: Callable[[PeerError], None]
+    ) -> None:
+        self.on_fetched, self.on_lost = on_fetched, on_lost
+
+    def fetch(self, frame: bytes) -> None:
+        asyncio.get_running_loop().call_soon(self._serve, frame)
+
+    def _serve(self, frame: bytes) -> None:
         data = memoryview(bytearray(frame))
         header = parse_header(data)
-        self.requests.append(decode_request(17, data, header.body_offset))
+        request = decode_request(17, data, header.body_offset)
+        self.requests.append(request)
         before = len(self.connection.slots)
         connection = cast(Connection, self.connection)
         answer = HOT_HANDLERS[1](self.leader.broker, connection, header, data)
@@ -106,14 +118,15 @@ class Pair:
         pending = Pending("fetch", 17, answer, slot)
         if not pending.is_answered:
             if not self.steps:
-                raise PeerError("no more steps")
+                self.on_lost(PeerError("no more steps"))
+                return
             self.steps.pop(0)()
             self.leader.run()
         if not pending.is_answered:
-            self.leader.scheduler.advance(int(wait_seconds * 1000))
+            self.leader.scheduler.advance(request.max_wait_ms)
         pieces = pending.raw
         assert pieces is not None
-        return memoryview(b"".join(map(content, pieces)))[8:]
+        self.on_fetched(memoryview(b"".join(map(content, pieces)))[8:])
 
     def named(self) -> list[list[int]]:
         return [
