@@ -188,6 +188,7 @@ def test_a_batch_may_not_decompress_without_bound() -> None:
     assert rules.max_decompressed_bytes <= 64 * 1024 * 1024
 
 
+@pytest.mark.interpreted
 @on_loop
 async def test_a_fault_at_one_directory_leaves_the_others_to_be_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
