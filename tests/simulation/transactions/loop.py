@@ -95,6 +95,18 @@ class Tasks:
         self._tasks[task] = coroutine
         task.add_done_callback(self._on_done)
 
+    def keep(
+        self,
+        begin: Callable[[], Coroutine[object, object, None]],
+        name: str,
+        *,
+        is_vital: bool = False,
+    ) -> None:
+        self.spawn(begin(), name)
+
+    def attempt(self, call: Callable[[], None], name: str) -> None:
+        call()
+
     def _on_done(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
         error = task.exception()
