@@ -49,6 +49,13 @@ COLUMNS = (Column("topic"), Column("outcome"), Column("offsets", "count"))
     help="Copy now and keep the topics closed: a later run brings what has come since, and ends it.",
 )
 @click.option(
+    "-r",
+    "--replicas",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Of each partition that is made here; else as many as at the source. Not more than there are brokers.",
+)
+@click.option(
     "--fetch-size",
     type=click.IntRange(1, 1 << 30),
     default=16 * 1024 * 1024,
@@ -66,6 +73,7 @@ def import_topics(
     source_properties: tuple[tuple[str, str], ...],
     no_groups: bool,
     prepare: bool,
+    replicas: int | None,
     fetch_size: int,
 ) -> int:
     """Copy topics from the Kafka cluster at SOURCE (HOST:PORT, or several with commas), offset for offset.
@@ -101,7 +109,9 @@ def import_topics(
         from_there.check()
     except KafkaFailure as failure:
         raise CommandError.of(failure, source) from None
-    wish = Wish(data.absolute(), topics, not no_groups, not prepare, PATIENCE_MS, fetch_size)
+    wish = Wish(
+        data.absolute(), topics, not no_groups, not prepare, replicas, PATIENCE_MS, fetch_size
+    )
     done = Import(wish, from_there, properties, session.gateway(), clock, session.note).run(
         progress
     )

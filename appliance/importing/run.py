@@ -40,6 +40,8 @@ class Wish:
     with_groups: bool
     is_last: bool
     """Open the topics at the end; else they stay copies, for a later run to go on with."""
+    replicas: int | None
+    """Of topics that are made; None: as many as they have there."""
     patience_ms: int
     fetch_bytes: int
     """How much is asked for at once of each of the source's brokers."""
@@ -126,7 +128,7 @@ class Import:
                 name,
                 topics.source_name(there.cluster_id, topic),
                 len(topic.partitions),
-                max(min(topic.replication_factor, brokers), 1),
+                max(min(self._wish.replicas or topic.replication_factor, brokers), 1),
                 here if isinstance(here, TopicView) else None,
             )
             if self._is_to_be_copied(plan):

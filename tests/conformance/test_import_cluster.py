@@ -18,10 +18,11 @@ import pytest
 from confluent_kafka import KafkaException
 
 from tests.bench import clusters
-from tests.support import filled_cluster, processes
+from tests.support import filled_cluster, processes, requests
 from tests.support.cluster import Cluster
 from tests.support.odradek import REPOSITORY, OdradekBroker
-from tests.support.replicated import wait_for_isr
+from tests.support.replicated import partitions_of, wait_for_isr
+from tests.support.wire import Wire
 from tests.support.zookeeper import ZooKeeper
 
 pytestmark = [pytest.mark.conformance, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -221,3 +222,33 @@ def test_topics_of_a_cluster_of_ours_are_copied_to_one_node(
         )
         assert outcomes(found) == dict.fromkeys(filled_cluster.TOPICS, "imported")
         check(source, broker.bootstrap)
+
+
+def test_topics_of_one_node_get_as_many_replicas_as_are_wished_and_there_are_brokers_for(
+    zookeeper: ZooKeeper, tmp_path: Path
+) -> None:
+    with (
+        OdradekBroker(tmp_path / "there") as source,
+        Cluster(tmp_path / "here", zookeeper, "/more-replicas") as cluster,
+    ):
+        target = cluster.brokers[1]
+        for number, (more, replicas) in enumerate(
+            (([], 1), (["--replicas", "2"], 2), (["-r", "9"], 3))
+        ):
+            name = f"orders-{number}"
+            with Wire(source.address) as wire:
+                requests.create_topic(wire, name, partitions=3)
+                requests.produce_values(wire, name, [b"one", b"two"], partition=number)
+            done = subprocess.run(
+                [*(sys.executable, "-m", "appliance", "-b", target.bootstrap, "import"),
+                 *(source.bootstrap, name, "--data", target.data, *more)],
+                cwd=REPOSITORY, capture_output=True, text=True,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            found = partitions_of(cluster, name, 1)
+            assert {len(set(each.replica_nodes)) for each in found} == {replicas}
+            # Each by its leader, whoever that is.
+            leader = next(each.leader_id for each in found if each.partition_index == number)
+            with Wire(cluster.brokers[leader].address) as wire:
+                values = requests.read_all(wire, name, partition=number)
+                assert [each.value for each in values] == [b"one", b"two"]
