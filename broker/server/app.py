@@ -235,9 +235,11 @@ class Broker:
 
     def fail(self, why: str) -> None:
         """A part is lost that the broker cannot do without, and that only another process can begin anew."""
+        if self.stop_requested.is_set():
+            logger.error("while this broker stops: %s", why)
+            return
         logger.critical("this broker ends, to be started anew: %s", why)
-        if self.failure is None:
-            self.failure = why
+        self.failure = why
         self.request_stop()
 
     def _check_stop(self) -> None:

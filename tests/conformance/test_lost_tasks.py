@@ -120,6 +120,20 @@ def test_a_broker_that_cannot_apply_an_image_ends_and_others_lead(cluster: Clust
     wait_for_isr(cluster, topic, set(cluster.brokers))
 
 
+def test_a_broker_that_breaks_off_amid_an_event_of_zookeeper_ends(cluster: Cluster) -> None:
+    controller = cluster.controller()
+    number = next(each for each in cluster.brokers if each != controller)
+    (other,) = cluster.brokers.keys() - {number, controller}
+    broker = cluster.brokers[number]
+    plant(broker, "event", 1)
+    cluster.brokers[controller].stop()
+    assert wait_for_end(broker) == EXIT_FAILED
+    assert "an event of the metadata store could not be taken" in broker.output.read_text()
+    cluster.wait_for_brokers(other)
+    broker.start()
+    cluster.wait_for_brokers(number, other)
+
+
 def test_a_broker_that_cannot_propose_isrs_ends_and_another_leads(cluster: Cluster) -> None:
     topic = create_topic(cluster)
     (partition,) = partitions_of(cluster, topic)

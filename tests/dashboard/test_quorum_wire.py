@@ -15,6 +15,10 @@ from dashboard.quorum_wire import (
     Behind,
     ask_followers,
 )
+from dashboard.wire import WireConnection
+from tests.support.apache import ApacheKafka
+from tests.support.requests import create_topic
+from tests.support.wire import Wire
 
 KEY, VERSION = DESCRIBE_QUORUM
 types = schema.response_types(KEY, VERSION)
@@ -117,3 +121,12 @@ def test_an_answer_that_cannot_be_read_is_a_broken_connection(answer: bytes) -> 
 
     with pytest.raises(OSError, match=r"makes no sense|cut short"):
         ask_followers(Garbled(), [("orders", [0])])  # type: ignore[arg-type]
+
+
+def test_apache_kafka_tells_nothing_of_topics(shared_apache: ApacheKafka) -> None:
+    with Wire(shared_apache.address) as wire:
+        topic = create_topic(wire)
+    with WireConnection(shared_apache.address, 30) as connection:
+        assert ask_followers(connection, [(topic, [0])]) == {}
+        # The connection is as good as before.
+        assert ask_followers(connection, [(topic, [0])]) == {}

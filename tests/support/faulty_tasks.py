@@ -25,6 +25,7 @@ FAULTS: dict[str, tuple[type[Any], str]] = {
     "fetch": (ReplicaFetcher, "_forget_closed"),
     "pull": (Membership, "_pull_from"),
     "apply": (Membership, "_apply"),
+    "event": (Membership, "_on_controller"),
     "accept": (Listener, "_admit"),
     "retention": (Retention, "_run"),
     "flush": (Maintenance, "_flush_due"),

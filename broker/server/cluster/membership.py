@@ -173,10 +173,19 @@ class Membership:
         await self._broker.threads.call(self.store.close)
 
     def _post(self, call: Callable[[], None]) -> None:
-        self._broker.loop.call_soon_threadsafe(call)
+        self._broker.loop.call_soon_threadsafe(self._take_event, call)
 
     def _post_here(self, call: Callable[[], None]) -> None:
-        self._broker.loop.call_soon(call)
+        self._broker.loop.call_soon(self._take_event, call)
+
+    def _take_event(self, call: Callable[[], None]) -> None:
+        """Registration, candidacy and controller live by these events. One that breaks off half-way leaves a
+        controller that writes nothing more and stays in office, or a broker that never registers again."""
+        try:
+            call()
+        except Exception as error:
+            self._broker.fail(f"an event of the metadata store could not be taken: {error!r}")
+            raise
 
     # Who is who --------------------------------------------------------------------------------
 
