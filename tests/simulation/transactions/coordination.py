@@ -377,7 +377,10 @@ class SimulatedPeer:
         self._process = process
         self._target_id = target_id
 
-    async def ask_json(self, key: PrivateKey, body: Any) -> dict[str, Any]:
+    async def ask_json(
+        self, key: PrivateKey, body: Any, batches: bytearray | None = None
+    ) -> dict[str, Any]:
+        assert batches is None, "no transaction asks with record batches"
         process = self._process
         future = process.face.loop.create_future()
 
