@@ -12,6 +12,7 @@ from django.urls import NoReverseMatch, reverse
 from dashboard.broker_api import NodeReport, is_beyond_loopback
 from dashboard.collecting.problems import MAX_TOLD, OFFLINE, UNDER_MIN_ISR, UNDER_REPLICATED
 from dashboard.models import Severity
+from dashboard.moves import GOOD_REPLICAS
 from dashboard.selectors.alerts import OpenRow
 from dashboard.snapshots import ClusterSnapshot
 from dashboard.templatetags.show import duration, number, size
@@ -73,6 +74,7 @@ def _reasons(snapshot: ClusterSnapshot) -> Iterator[Reason]:
         yield Reason(BAD, f"No broker answers: {snapshot.failure}")
     yield from _of_partitions(snapshot)
     yield from _of_brokers(snapshot)
+    yield from _of_internal_topics(snapshot)
     if snapshot.controller_id is None and snapshot.brokers:
         yield Reason(BAD, "There is no controller: nothing can be created or elected.")
     if snapshot.node is not None:
@@ -90,6 +92,23 @@ def _of_partitions(snapshot: ClusterSnapshot) -> Iterator[Reason]:
         if count := counts[kind]:
             verb = "partition is" if count == 1 else "partitions are"
             yield Reason(level, f"{number(count)} {verb} {words}.", _url("problems"), "Problems")
+
+
+def _of_internal_topics(snapshot: ClusterSnapshot) -> Iterator[Reason]:
+    """They are made when they are first needed, with replicas on the brokers that are there then."""
+    wanted = min(GOOD_REPLICAS, sum(bool(broker.host) for broker in snapshot.brokers.values()))
+    few = sorted(
+        topic.name
+        for topic in snapshot.topics.values()
+        if topic.is_internal and 0 < topic.replication_factor < wanted
+    )
+    if few:
+        verb = "has" if len(few) == 1 else "have"
+        yield Reason(
+            WARN,
+            f"{', '.join(few)} {verb} fewer than {wanted} replicas, though there are brokers for them:"
+            " `odradek cluster join --execute` gives them more.",
+        )
 
 
 def problem_counts(snapshot: ClusterSnapshot) -> Counter[str]:

@@ -8,7 +8,7 @@ from django.test import Client
 from dashboard.models import Alert, Severity, User
 from dashboard.selectors.alerts import OpenRow
 from dashboard.selectors.health import health_of, open_listeners
-from dashboard.snapshots import BrokerState, ClusterSnapshot
+from dashboard.snapshots import BrokerState, ClusterSnapshot, PartitionState, TopicState
 
 BROKER = BrokerState(1, "127.0.0.1", 9092, None, True, 0, 0)
 WELL = ClusterSnapshot(1, "id", 1, {1: BROKER}, {})
@@ -50,6 +50,32 @@ def test_before_the_first_snapshot_alerts_tell_already() -> None:
     assert health_of(None).words == "Not known yet"
     assert health_of(None, [row(Severity.WARNING, "w")]).words == "Not known yet"
     assert health_of(None, [row(Severity.CRITICAL, "c")]).words == "Unhealthy"
+
+
+def topic(name: str, replicas: tuple[int, ...], *, is_internal: bool = True) -> TopicState:
+    partition = PartitionState(0, replicas[0], 0, replicas, replicas)
+    return TopicState(name, None, is_internal, (partition,))
+
+
+def test_internal_topics_with_fewer_replicas_than_there_are_brokers_for_are_told() -> None:
+    three = {number: replace(BROKER, broker_id=number) for number in (1, 2, 3)}
+    topics = [
+        topic("__consumer_offsets", (1, 2)),
+        topic("__transaction_state", (1, 2, 3)),
+        topic("orders", (1,), is_internal=False),
+    ]
+    cluster = ClusterSnapshot(1, "id", 1, three, {each.name: each for each in topics})
+
+    (reason,) = health_of(cluster).reasons
+    assert reason.level == "warn"
+    assert reason.text.startswith("__consumer_offsets has fewer than 3 replicas")
+    assert "odradek cluster join --execute" in reason.text
+
+    gone = three | {3: replace(three[3], host="")}
+    texts = [each.text for each in health_of(replace(cluster, brokers=gone)).reasons]
+    assert texts == ["Broker 3 is not in the cluster."]
+    alone = replace(cluster, brokers={1: BROKER}, topics={"__consumer_offsets": topics[0]})
+    assert health_of(alone).words == "Healthy"
 
 
 def test_listeners_that_let_anybody_in_from_elsewhere_are_named() -> None:
