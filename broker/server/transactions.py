@@ -181,16 +181,16 @@ class Transactions(CoordinatorHost[TransactionShard]):
         else:
             self._broker.tasks.spawn(ask(), "ask a transaction's coordinator")
 
-    def add_for_batches(
+    def add_in_turn(
         self,
         producer: ProducerOfTransaction,
         partitions: Sequence[TopicPartition],
         verification: Verification | None,
         done: Callable[[ErrorCode], None],
     ) -> None:
-        """Partitions are added by the batches that come for them (``transaction.version`` 2).
+        """Partitions are added by the batches and offsets that come for them (``transaction.version`` 2).
 
-        The first batches after EndTxn find the markers on their way, and wait a moment for them. Such a marker
+        The first ones after EndTxn find the markers on their way, and wait a moment for them. Such a marker
         may well come while the coordinator, on another broker, is asked: its word then is asked for once more.
         """
         broker = self._broker
@@ -243,7 +243,7 @@ class Transactions(CoordinatorHost[TransactionShard]):
                 else:
                     done(to_producers(error))
 
-            self.coordinator.add_partitions(producer, [topic_partition], added, RAISES_EPOCH)
+            self.add_in_turn(producer, [topic_partition], None, added)
         else:
             done(self._checked(producer, topic_partition))
 
@@ -284,7 +284,7 @@ class Transactions(CoordinatorHost[TransactionShard]):
                 self.verifications.end(verification)
 
         if adds:
-            self.add_partitions(producer, [topic_partition], told)
+            self.add_in_turn(producer, [topic_partition], verification, told)
         else:
             self.verify_elsewhere(coordinator_id, verification, told)
 

@@ -185,7 +185,7 @@ class _ProduceOperation:
             verification = self._verification = transactions.verifications.begin(producer, new)
         if adds:
             names = [each.topic_partition for each in new]
-            transactions.add_for_batches(producer, names, verification, told)
+            transactions.add_in_turn(producer, names, verification, told)
         elif coordinator_id is not None and verification is not None:
             transactions.verify_elsewhere(coordinator_id, verification, told)
         else:

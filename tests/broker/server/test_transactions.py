@@ -426,6 +426,54 @@ async def test_a_batch_waits_for_the_markers_of_the_last_transaction(
         assert await r.call(committed_values, "t") == [b"1", b"2", b"3"]
 
 
+@pytest.mark.parametrize("is_elsewhere", [False, True], ids=["here", "elsewhere"])
+@on_loop
+async def test_offsets_wait_for_the_markers_of_the_last_transaction(
+    tmp_path: Path, is_elsewhere: bool
+) -> None:
+    """A client that is told CONCURRENT_TRANSACTIONS here may abort, and that is refused amid the end of the last
+    transaction (PRODUCER_FENCED)."""
+    async with quick(tmp_path) as r:
+        await r.call(requests.create_topic, "t")
+        await r.call(wait_for_coordinator, "x")
+        await r.call(groups.wait_for_coordinator, "g")
+        if is_elsewhere:
+            coordinate_elsewhere(r, lambda: None)
+        write = r.broker.transactions.markers.write
+        held: list[Callable[[], None]] = []
+        r.broker.transactions.markers.write = (  # type: ignore[method-assign]
+            lambda *arguments: held.append(lambda: write(*arguments))
+        )
+
+        def commit(wire: Wire, producer: TransactionalProducer, offset: int) -> int:
+            producer.wire = wire
+            return producer.commit_offset("g", "t", offset, version=5)
+
+        def first(wire: Wire) -> TransactionalProducer:
+            producer = TransactionalProducer(wire, "x").init(version=5)
+            assert commit(wire, producer, 1) == 0
+            producer.end_and_raise(True)
+            return producer
+
+        producer = await r.call(first)
+        asked = r.broker.transactions.coordinator.add_partitions
+        tries: list[object] = []
+
+        def count(*arguments: Any) -> None:
+            tries.append(arguments)
+            asked(*arguments)
+
+        r.broker.transactions.coordinator.add_partitions = count  # type: ignore[method-assign]
+        committing = asyncio.ensure_future(r.call(commit, producer, 2))
+        await r.until(lambda: bool(tries))
+        held[0]()
+        r.broker.transactions.markers.write = write  # type: ignore[method-assign]
+        assert await committing == 0
+        await r.call(lambda wire: _end_on(wire, producer))
+        await until_state(r, TransactionState.COMPLETE_COMMIT)
+        assert await r.call(groups.committed_offset, "g", "t") == 2
+
+
 def transactional_batch(
     producer: TransactionalProducer, topic: str, value: bytes, sequence: int
 ) -> dict[str, Any]:
