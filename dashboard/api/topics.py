@@ -25,9 +25,10 @@ from dashboard.api.shapes import (
 )
 from dashboard.cluster import KafkaFailure
 from dashboard.permissions import Permission
+from dashboard.selectors.topic_detail import lagging_of
 from dashboard.selectors.topics import COLUMNS, LONGEST_SEARCH, TopicQuery, TopicRow, board_of
 from dashboard.services import topics as service
-from dashboard.snapshots import TopicState
+from dashboard.snapshots import LaggingReplica, TopicState
 
 router = Router(tags=["Topics"])
 _SORTS = "|".join(column.key for column in COLUMNS)
@@ -63,12 +64,23 @@ class TopicsOut(Taken):
     topics: list[TopicOut]
 
 
+class LaggingOut(Schema):
+    """A replica that is not in sync."""
+
+    broker: int
+    lag: Int64 | None = Field(description="Records that it lacks; null: nobody tells.")
+    since_ms: Int64 | None
+    since_time: str | None
+    since_is_exact: bool = Field(description="False: at least so long.")
+
+
 class PartitionOut(Schema):
     index: int
     leader: int | None
     leader_epoch: int | None
     replicas: list[int]
     isr: list[int]
+    lagging: list[LaggingOut]
     log_start_offset: Int64 | None
     high_watermark: Int64 | None
     size_bytes: Int64 | None
@@ -220,7 +232,17 @@ def _row(row: TopicRow) -> dict[str, Any]:
     return {**told, **moment("stale_since", row.stale_since_ms)}
 
 
+def _lagging(one: LaggingReplica) -> dict[str, Any]:
+    return {
+        "broker": one.broker_id,
+        "lag": one.lag,
+        **moment("since", one.since_ms),
+        "since_is_exact": one.is_since_known,
+    }
+
+
 def _told(topic: TopicState) -> dict[str, Any]:
+    lagging = lagging_of(snapshot(), topic.name)
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
@@ -240,6 +262,7 @@ def _told(topic: TopicState) -> dict[str, Any]:
                 "leader_epoch": one.leader_epoch,
                 "replicas": list(one.replicas),
                 "isr": list(one.isr),
+                "lagging": [_lagging(each) for each in lagging.get(one.index, ())],
                 "log_start_offset": one.log_start_offset,
                 "high_watermark": one.high_watermark,
                 "size_bytes": one.size_bytes,

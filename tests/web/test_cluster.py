@@ -113,6 +113,13 @@ def test_a_broker_that_hangs_is_named_with_how_far_it_is_behind_and_since_when(
                 return f"broker {hanging}: 1 204 records behind, since " in told
 
             wait_until(names_it, 60, "the broker that hangs", every=0.2)
+            told = client.get(f"api/v1/topics/{topic}").json()["partitions"][led[watching]]
+            (lagging,) = told["lagging"]
+            assert (lagging["broker"], lagging["lag"], lagging["since_is_exact"]) == (
+                hanging,
+                1204,
+                True,
+            )
             visitor = Visitor(chromium, web, "olga")
             page = visitor.page
             for path, name in (
