@@ -16,6 +16,7 @@ from tests.support.cluster import Cluster
 from tests.support.replicated import create_topic, wait_for_isr
 from tests.support.routing import coordinator, leader
 from tests.support.transactions import (
+    CONCURRENT_TRANSACTIONS,
     TRANSACTION_KEY,
     TransactionalProducer,
     committed_values,
@@ -171,6 +172,23 @@ def test_the_next_transaction_begins_at_once(cluster: Cluster) -> None:
         wait_for_state(producer.wire, producer.transactional_id, "CompleteCommit")
     expected = [b"%d" % number for number in range(10)]
     assert [values(cluster, topic, each) for each in range(3)] == [expected] * 3
+
+
+def test_an_abort_amid_the_last_end_has_to_wait(cluster: Cluster) -> None:
+    """The markers are written by other brokers: until then nobody is told to be fenced."""
+    topic = create_topic(cluster, 3)
+    with Producer(cluster, requests.new_topic_name()) as producer:
+        producer.init(version=5)
+        for _ in range(20):
+            for partition in range(3):
+                write = partial(producer.produce_to, topic, b"v", partition, 12)
+                assert settled(write) == 0
+            producer.end_and_raise(True)
+            code, *name = producer.try_end_and_raise(False)
+            assert code in (0, CONCURRENT_TRANSACTIONS)
+            if code == 0:
+                producer.producer_id, producer.epoch = name
+                producer.sequences.clear()
 
 
 def test_every_replica_tells_its_producers(cluster: Cluster) -> None:

@@ -1,6 +1,8 @@
 """Transactions by raw requests of ``transaction.version`` 2 (KIP-890): batches add their partitions, and
 each end raises the producer's epoch. The same script on Odradek and on Apache Kafka."""
 
+from functools import partial
+
 import pytest
 
 from tests.support import groups, requests
@@ -99,6 +101,21 @@ def test_a_repeated_end_is_told_the_same_name(
     assert producer.try_end_and_raise(not is_commit, producer_epoch=old)[0] == INVALID_TXN_STATE
     # Under the new epoch it is the end of the next transaction, which has not begun.
     assert producer.try_end_and_raise(True)[0] == INVALID_TXN_STATE
+
+
+def test_an_abort_amid_the_last_end_has_to_wait(
+    wire: Wire, producer: TransactionalProducer, topic: str
+) -> None:
+    """As franz-go sends it when its offsets were told CONCURRENT_TRANSACTIONS: it takes anything else for its end."""
+    for _ in range(30):
+        for partition in (0, 1):
+            assert settled(partial(put, producer, topic, b"v", partition=partition)) == 0
+        producer.end_and_raise(True)
+        code, *name = producer.try_end_and_raise(False)
+        assert code in (0, CONCURRENT_TRANSACTIONS)
+        if code == 0:
+            producer.producer_id, producer.epoch = name
+            producer.sequences.clear()
 
 
 def test_what_never_began_may_be_aborted(wire: Wire, producer: TransactionalProducer) -> None:

@@ -274,12 +274,10 @@ class TransactionShard:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         _check_not_pending(entry)  # first: the producer may use the id that comes with this change
         current = entry.current
+        if current.state.is_prepared:  # in Kafka the completion is pending from here on
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         is_repeated = current.has_ended(producer.producer_id, producer.producer_epoch)
         _check_may_end(current, producer, is_repeated)
-        if current.state.is_prepared:
-            if current.state is _prepared(is_commit):
-                raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE)
         if is_repeated and current.state is _completed(is_commit):
             return CoordinatorResult(EndAnswer(ErrorCode.NONE, *current.next_name))
         if current.state is not TransactionState.ONGOING and (is_repeated or is_commit):
@@ -529,12 +527,10 @@ def _check_may_end(
 ) -> None:
     """Raises ``KafkaError``: the name is neither the producer's own, nor the one that it had before
     this end, as far as the state allows for that."""
-    may_be_new = not current.state.is_prepared
-    may_be_repeated = current.state.is_prepared or current.state in _COMPLETE
-    if producer.producer_id != current.producer_id and not (is_repeated and may_be_repeated):
+    may_be_repeated = is_repeated and current.state in _COMPLETE
+    if producer.producer_id != current.producer_id and not may_be_repeated:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    is_own = producer.producer_epoch == current.producer_epoch
-    if not (is_own and may_be_new) and not (is_repeated and may_be_repeated):
+    if producer.producer_epoch != current.producer_epoch and not may_be_repeated:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
 
