@@ -179,10 +179,12 @@ The dashboard's own figures are in [benchmarks_dashboard.md](benchmarks_dashboar
 
 NOT_MET: Final = "Not met: "
 ALL_MET: Final = "Every bar is met."
+#: Between them; some have commas of their own.
+NEXT: Final = "; "
 
 
 def verdict(not_met: Sequence[str]) -> str:
-    return f"{NOT_MET}{', '.join(not_met)}." if not_met else ALL_MET
+    return f"{NOT_MET}{NEXT.join(not_met)}." if not_met else ALL_MET
 
 
 def updated(text: str, results: Sequence[LineResult], command: str) -> str:
@@ -211,7 +213,7 @@ def updated(text: str, results: Sequence[LineResult], command: str) -> str:
         if line.startswith("|"):
             made.append(padded(rows))
         elif line.startswith(NOT_MET) or line == ALL_MET:
-            names = line.removeprefix(NOT_MET).rstrip(".").split(", ") if line != ALL_MET else []
+            names = line.removeprefix(NOT_MET).rstrip(".").split(NEXT) if line != ALL_MET else []
             left = [name for name in names if name.split(" ")[0] not in measured]
             made += [verdict([*left, *missed(results)]), ""]
             made.append(f"Measured again, by `{command}`: {', '.join(measured)}.")

@@ -1,5 +1,7 @@
 """The tool's own arithmetic: bars, medians, formats. No broker runs here."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.bench import __main__ as bench
@@ -112,7 +114,7 @@ def test_lines_measured_again_stand_in_the_document_of_the_full_run():
         "python -m tests.bench",
         {"cores": "2"},
     )
-    assert "Not met: tiny, big." in first
+    assert "Not met: tiny; big." in first
     again = report.updated(first, [line_of("big", 800)], "python -m tests.bench --only 'big'")
     assert "Not met: tiny." in again
     assert "Measured again, by `python -m tests.bench --only 'big'`: big." in again
@@ -124,3 +126,13 @@ def test_lines_measured_again_stand_in_the_document_of_the_full_run():
     more = report.updated(first, [line_of("huge", 1)], "python -m tests.bench --only 'huge'")
     table = [line for line in more.splitlines() if line.startswith("|")]
     assert [line.split("`")[1] for line in table[2:]] == ["tiny", "big", "eight", "huge"]
+
+
+def test_what_was_not_met_may_have_commas_in_its_name():
+    result, figure = result_of(at_least(4), [100], [300])
+    figure = replace(figure, title="requests, depth 1")
+    results = [LineResult(Line("tiny", "tiny requests", figure), result.rounds)]
+    first = report.document(results, bench.FULL, "python -m tests.bench", {})
+    assert "Not met: tiny (requests, depth 1)." in first.splitlines()
+    again = report.updated(first, results, "python -m tests.bench --only 'tiny'")
+    assert "Not met: tiny (requests, depth 1)." in again.splitlines()
