@@ -136,7 +136,9 @@ class Peer:
         self._on_lost = on_lost
 
     def fetch(self, frame: bytes) -> None:
-        """Without its length. The answer before this one has come."""
+        """Without its length. The answer before this one has come. Raises PeerError."""
+        if self._socket.is_closed:
+            raise PeerError("closed here")
         self._correlation_id += 1
         self._socket.send(with_correlation_id(frame, self._correlation_id))
 

@@ -267,11 +267,14 @@ class _Session:
         self._peer.begin_fetches(self._on_answer, self._on_lost)
         try:
             while fetcher.partition_count:
-                self._is_idle = self._broker.loop.create_future()
+                is_idle: asyncio.Future[None] = self._broker.loop.create_future()
+                self._is_idle = is_idle
                 if self._fetch_on():
-                    await self._until_idle(self._is_idle)
+                    await self._until_idle(is_idle)
                 else:
                     await fetcher.woken(BACK_OFF_MS / 1000)
+                    if is_idle.done():  # the connection was lost while nothing was asked
+                        is_idle.result()
         finally:
             self._is_over = True
 

@@ -147,6 +147,8 @@ async def test_a_peer_that_goes_is_told_once_and_is_of_no_use_then() -> None:
         assert not fetching.frames
         with pytest.raises(PeerError, match="closed here"):
             await peer.ask(PrivateKey.PULL_IMAGE, {})
+        with pytest.raises(PeerError, match="closed here"):
+            peer.fetch(FETCH)
 
 
 async def test_a_peer_that_goes_while_it_is_asked() -> None:

@@ -18,7 +18,7 @@ from broker.protocol.request import parse_header
 from broker.replication.followed_partition import FollowedPartition
 from broker.server.cluster.peer import PeerError
 from broker.server.cluster.private_wire import Proving
-from broker.server.cluster.replica_fetcher import ReplicaFetcher, _Session
+from broker.server.cluster.replica_fetcher import BACK_OFF_MS, ReplicaFetcher, _Session
 from broker.server.connection import Connection
 from broker.server.handlers import HOT_HANDLERS
 from tests.broker.replication.build import ORDERS, TOPIC_ID, World, rules_of
@@ -56,6 +56,7 @@ class Pair:
         self.requests: list[FetchRequest] = []
         self.looked_at: list[int] = []
         self.steps: list[Callable[[], None]] = []
+        self.membership: Any = None
         self.on_fetched: Callable[[memoryview], None] = lambda frame: None
         self.on_lost: Callable[[PeerError], None] = lambda error: None
 
@@ -83,6 +84,7 @@ class Pair:
             broker_id=TWO,
             replication=SimpleNamespace(follower_throttle=throttle),
         )
+        self.membership = membership
         fetcher = ReplicaFetcher(broker, membership, ONE)
         next_fetches = fetcher.next_fetches
 
@@ -205,3 +207,19 @@ def test_a_fetch_that_is_not_named_stays_one_for_the_lease(tmp_path: Path) -> No
     clock = pair.followed[0].replica.fetch_clock
     assert clock is not None
     assert clock.sent_ms == world.scheduler.monotonic_ms()
+
+
+def test_a_connection_that_is_lost_while_nothing_is_asked_ends_the_session(tmp_path: Path) -> None:
+    """As when this broker registers anew: the next request would not be answered for ten seconds."""
+    pair = Pair(tmp_path)
+    world = pair.follow(tmp_path)
+
+    def lose_while_idle() -> None:
+        pair.membership.broker_epoch = None
+        later = BACK_OFF_MS / 2000
+        asyncio.get_running_loop().call_later(later, pair.on_lost, PeerError("no more steps"))
+
+    pair.steps = [nothing, nothing, lose_while_idle]
+    asyncio.run(pair.run(world))
+    assert not pair.steps
+    assert pair.membership.broker_epoch is None
