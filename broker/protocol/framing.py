@@ -180,10 +180,6 @@ class FrameBuffer:
         """Bytes of the budget that the holder of this frame gives back when done with it."""
         return 0 if frame.obj is self._scratch.data else len(frame)
 
-    def release(self, charge: int) -> None:
-        """For whoever is done with a frame, or has no budget to mind."""
-        self._budget.release(charge)
-
     def close(self) -> None:
         """Gives back what an incomplete frame holds."""
         if self._own is not None:

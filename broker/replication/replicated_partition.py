@@ -108,9 +108,7 @@ class ReplicatedPartition(Partition):
     def check_append(self, is_acks_all: bool) -> None:
         self.check_import()
         if is_acks_all:
-            refusal = self.leader.refusal_of_append()
-            if refusal is not ErrorCode.NONE:
-                raise KafkaError(refusal)
+            self.check_copies()
         else:
             self.check_lease()
 

@@ -25,6 +25,7 @@ class PeerSocket:
     """``on_lost`` is called once, with what happened; nothing is called after it."""
 
     __slots__ = (
+        "_budget",
         "_descriptor",
         "_frames",
         "_has_writer",
@@ -46,9 +47,9 @@ class PeerSocket:
         self._socket = sock
         self._descriptor = sock.fileno()
         self._loop = loop
-        budget = ReceiveBudget(MAX_FRAME_BYTES)
+        self._budget = ReceiveBudget(MAX_FRAME_BYTES)
         scratch = Scratch(SCRATCH_BYTES)
-        self._frames = FrameBuffer(scratch, budget, MAX_FRAME_BYTES, TRUSTED_BYTES)
+        self._frames = FrameBuffer(scratch, self._budget, MAX_FRAME_BYTES, TRUSTED_BYTES)
         self._unsent = bytearray()
         self._has_writer = False
         self.is_closed = False
@@ -103,9 +104,7 @@ class PeerSocket:
             self.lose(repr(error))
             return
         for frame in whole:
-            charge = frames.charge_of(frame)
-            if charge:
-                frames.release(charge)
+            self._budget.release(frames.charge_of(frame))
             self.on_frame(frame)
             if self.is_closed:
                 return

@@ -264,7 +264,7 @@ class _Session:
     async def go_on(self) -> None:
         """Until nothing is left to fetch. Raises PeerError and MalformedRequest."""
         fetcher = self._fetcher
-        self._peer.begin_fetches(self._on_answer, self._on_lost)
+        self._peer.begin_fetches(self._on_answer, self._end)
         try:
             while fetcher.partition_count:
                 is_idle: asyncio.Future[None] = self._broker.loop.create_future()
@@ -311,9 +311,6 @@ class _Session:
         fetcher.begin_poll()
         self._peer.fetch(request)
         return True
-
-    def _on_lost(self, error: PeerError) -> None:
-        self._end(error)
 
     def _end(self, error: Exception | None) -> None:
         """The task goes on: by itself, or with what happened."""
