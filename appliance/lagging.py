@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from appliance.output import Column, moment_fields
 from broker.model.ids import TopicPartition
+from dashboard.durations import in_two_units
 from dashboard.quorum_wire import Behind
 
 COLUMNS = (
@@ -70,20 +71,8 @@ def since_words(since_ms: int, now_ms: int, *, is_exact: bool = True) -> str:
     at = dt.datetime.fromtimestamp(since_ms / 1000, dt.UTC).astimezone()
     today = dt.datetime.fromtimestamp(now_ms / 1000, dt.UTC).astimezone().date()
     moment = at.strftime("%H:%M:%S" if at.date() == today else "%Y-%m-%d %H:%M:%S")
-    age = _age(max(0, now_ms - since_ms) // 1000)
+    age = in_two_units(max(0, now_ms - since_ms) // 1000)
     return f"{moment}, {age} ago" if is_exact else f"before {moment}, over {age} ago"
-
-
-def _age(seconds: int) -> str:
-    for unit, name, below, below_name in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if seconds >= unit:
-            rest = seconds % unit // below
-            return f"{seconds // unit} {name}" + (f" {rest} {below_name}" if rest else "")
-    return f"{seconds} s"
 
 
 def lagging_of(behind: Mapping[TopicPartition, Mapping[int, Behind]]) -> tuple[Lagging, ...]:

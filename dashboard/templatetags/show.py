@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString
 
 from broker.clock import SystemClock
 from dashboard import times
+from dashboard.durations import in_two_units
 from dashboard.lag_status import LagStatus
 
 register = template.Library()
@@ -81,16 +82,7 @@ def duration(milliseconds: int | float | None) -> str:
         return f"{abs(milliseconds):.0f} ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
-    whole = int(seconds)
-    for unit, name, below, below_name in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if whole >= unit:
-            rest = whole % unit // below
-            return f"{whole // unit} {name}" + (f" {rest} {below_name}" if rest else "")
-    return f"{whole} s"
+    return in_two_units(int(seconds))
 
 
 @register.filter

@@ -343,6 +343,19 @@ def coordinate_elsewhere(r: Running, before_answer: Callable[[], None]) -> None:
     transactions._ask_elsewhere = ask  # type: ignore[method-assign]
 
 
+def note_tries(r: Running) -> list[object]:
+    """Each time that the coordinator is asked to add partitions."""
+    asked = r.broker.transactions.coordinator.add_partitions
+    tries: list[object] = []
+
+    def note(*arguments: Any) -> None:
+        tries.append(arguments)
+        asked(*arguments)
+
+    r.broker.transactions.coordinator.add_partitions = note  # type: ignore[method-assign]
+    return tries
+
+
 @on_loop
 async def test_a_marker_that_comes_between_question_and_word_costs_another_question(
     tmp_path: Path,
@@ -399,14 +412,7 @@ async def test_a_batch_waits_for_the_markers_of_the_last_transaction(
             return producer.produce("t", [b"2"], version=12)
 
         assert await r.call(try_next) == ErrorCode.CONCURRENT_TRANSACTIONS
-        asked = r.broker.transactions.coordinator.add_partitions
-        tries: list[object] = []
-
-        def count(*arguments: Any) -> None:
-            tries.append(arguments)
-            asked(*arguments)
-
-        r.broker.transactions.coordinator.add_partitions = count  # type: ignore[method-assign]
+        tries = note_tries(r)
 
         def pipelined(wire: Wire) -> list[int]:
             numbers = [b"2", b"3"]
@@ -456,14 +462,7 @@ async def test_offsets_wait_for_the_markers_of_the_last_transaction(
             return producer
 
         producer = await r.call(first)
-        asked = r.broker.transactions.coordinator.add_partitions
-        tries: list[object] = []
-
-        def count(*arguments: Any) -> None:
-            tries.append(arguments)
-            asked(*arguments)
-
-        r.broker.transactions.coordinator.add_partitions = count  # type: ignore[method-assign]
+        tries = note_tries(r)
         committing = asyncio.ensure_future(r.call(commit, producer, 2))
         await r.until(lambda: bool(tries))
         held[0]()
