@@ -86,7 +86,7 @@ class TaskGroup:
                 if self._loop.time() - began >= STEADY_SECONDS:
                     failures = 0
                 failures += 1
-                trouble = self._note(name, error)
+                trouble = self.note(name, error)
                 if is_vital and failures >= MAX_FAILURES:
                     logger.error("task %s failed", name, exc_info=error)
                     self._on_lost(f"task {name} failed {failures} times in a row: {error!r}")
@@ -105,24 +105,25 @@ class TaskGroup:
         try:
             call()
         except Exception as error:
-            self._note(name, error)
+            self.note(name, error)
             logger.error("%s failed", name, exc_info=error)
 
     def on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """The loop's handler of exceptions: a callback failed, and nobody else hears of it."""
         error = context.get("exception")
         if isinstance(error, Exception):
-            self._note("callbacks of the loop", error)
+            self.note("callbacks of the loop", error)
         loop.default_exception_handler(context)
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._note(task.get_name(), error)
+            self.note(task.get_name(), error)
             logger.error("task %s failed", task.get_name(), exc_info=error)
 
-    def _note(self, name: str, error: BaseException) -> Trouble:
+    def note(self, name: str, error: BaseException) -> Trouble:
+        """It failed, and somebody else sees to what comes next."""
         trouble = self.troubles.get(name)
         if trouble is None:
             if len(self.troubles) >= MAX_NAMES:

@@ -15,7 +15,13 @@ from tests.support import judge, processes, requests
 from tests.support.cluster import Cluster
 from tests.support.groups import Member, new_group, wait_for_state
 from tests.support.odradek import OdradekBroker
-from tests.support.replicated import create_topic, partitions_of, produce_values, wait_for_isr
+from tests.support.replicated import (
+    consume_values,
+    create_topic,
+    partitions_of,
+    produce_values,
+    wait_for_isr,
+)
 from tests.support.transactions import TransactionalProducer
 from tests.support.transactions import wait_for_state as wait_for_transaction
 from tests.support.wire import Wire
@@ -48,13 +54,23 @@ def faulty(broker: OdradekBroker) -> None:
     broker.program = ("tests.support.faulty_tasks", str(faults))
 
 
-@pytest.fixture
-def cluster(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path, zookeeper, f"/{tmp_path.name}")
+def faulty_cluster(zookeeper: ZooKeeper, directory: Path, **properties: str) -> Cluster:
+    cluster = Cluster(directory, zookeeper, f"/{directory.name}", properties=properties)
     for broker in cluster.brokers.values():
         faulty(broker)
-    with cluster:
+    return cluster
+
+
+@pytest.fixture
+def cluster(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[Cluster]:
+    with faulty_cluster(zookeeper, tmp_path) as cluster:
         yield cluster
+
+
+def change_the_image(cluster: Cluster) -> None:
+    with Wire(cluster.brokers[cluster.controller()].address, timeout=30) as wire:
+        new = {"name": requests.new_topic_name(), "num_partitions": 1, "replication_factor": 3}
+        wire.request("create_topics", 7, timeout=30_000, topics=[new])
 
 
 def wait_for_end(broker: OdradekBroker) -> int:
@@ -105,9 +121,7 @@ def test_a_broker_that_cannot_apply_an_image_ends_and_others_lead(cluster: Clust
     number = next(each for each in cluster.brokers if each != cluster.controller())
     broker = cluster.brokers[number]
     file = plant(broker, "apply", None)
-    with Wire(cluster.brokers[cluster.controller()].address, timeout=30) as wire:
-        new = {"name": requests.new_topic_name(), "num_partitions": 1, "replication_factor": 3}
-        wire.request("create_topics", 7, timeout=30_000, topics=[new])
+    change_the_image(cluster)
     assert wait_for_end(broker) == EXIT_FAILED
     output = broker.output.read_text()
     assert (
@@ -146,6 +160,75 @@ def test_a_broker_that_cannot_propose_isrs_ends_and_another_leads(cluster: Clust
     assert "task propose ISRs failed 9 times in a row" in broker.output.read_text()
     wait_for_isr(cluster, topic, set(cluster.brokers) - {partition.leader_id})
     produce_values(cluster, topic, ["x"] * 10)
+
+
+def test_a_broker_that_cannot_fetch_ends_and_its_next_life_follows(cluster: Cluster) -> None:
+    topic = create_topic(cluster)
+    (partition,) = partitions_of(cluster, topic)
+    follower = next(each for each in partition.replica_nodes if each != partition.leader_id)
+    broker = cluster.brokers[follower]
+    file = plant(broker, "fetch", None)
+    cluster.brokers[
+        partition.leader_id
+    ].kill9()  # the connection is lost, and the fetcher begins anew
+    assert wait_for_end(broker) == EXIT_FAILED
+    assert re.search(
+        r"task fetch from broker \d failed 9 times in a row.*injected: fetch",
+        broker.output.read_text(),
+    )
+    file.unlink()
+    cluster.brokers[partition.leader_id].start()
+    broker.start()
+    wait_for_isr(cluster, topic, set(cluster.brokers))
+
+
+def test_a_partition_that_cannot_be_followed_keeps_no_other_from_its_replicas(
+    zookeeper: ZooKeeper, tmp_path: Path
+) -> None:
+    """Many partitions of the same leader follow on, and it is told; the broker lives on."""
+    with faulty_cluster(zookeeper, tmp_path, **{"replica.lag.time.max.ms": "3000"}) as cluster:
+        odd, even = create_topic(cluster), create_topic(cluster, 6)
+        (partition,) = partitions_of(cluster, odd)
+        number = next(each for each in partition.replica_nodes if each != partition.leader_id)
+        broker = cluster.brokers[number]
+        file = plant(broker, "follow", None)
+        file.write_text(odd)
+        produce_values(cluster, odd, ["x"])  # acks=all: it waits until the ISR has shrunk
+        wait_for_isr(cluster, odd, set(cluster.brokers) - {number})
+        produce_values(cluster, even, [str(value) for value in range(600)])
+        wait_for_isr(cluster, even, set(cluster.brokers))
+        name = f"fetch from broker {partition.leader_id}"
+        found = wait_for_trouble(broker, name, "failures")
+        assert "injected: follow" in found["last_error"]
+        assert found["restarts"] == 0
+        assert f"{odd}-0 cannot follow broker {partition.leader_id}" in broker.output.read_text()
+        file.unlink()
+        wait_for_isr(cluster, odd, set(cluster.brokers))
+
+
+def test_a_stop_after_a_failure_that_hangs_ends_nevertheless(
+    zookeeper: ZooKeeper, tmp_path: Path
+) -> None:
+    cluster = faulty_cluster(zookeeper, tmp_path)
+    for broker in cluster.brokers.values():
+        plant(broker, "hang", None)
+    with cluster:
+        topic = create_topic(cluster)
+        produce_values(cluster, topic, ["before"])
+        number = next(each for each in cluster.brokers if each != cluster.controller())
+        broker = cluster.brokers[number]
+        failing = plant(broker, "apply", None)
+        change_the_image(cluster)
+        assert wait_for_end(broker) == EXIT_FAILED
+        assert "and it cannot stop in order" in broker.output.read_text()
+        wait_for_isr(cluster, topic, set(cluster.brokers) - {number})
+        produce_values(cluster, topic, ["after"])
+        failing.unlink()
+        broker.start()
+        wait_for_isr(cluster, topic, set(cluster.brokers))
+        assert consume_values(cluster, topic, 2) == ["before", "after"]
+        for each in cluster.brokers.values():
+            (Path(each.program[1]) / "hang").unlink()
 
 
 @pytest.fixture

@@ -2,16 +2,24 @@
 
 A file in DIRECTORY with the name of a fault makes that work raise; one that holds a number makes it raise so
 often, and goes then. Pauses before a task begins again are a tenth of the usual ones.
+
+``follow`` holds the name of a topic instead: nothing is appended to its partitions as a follower. While ``hang`` exists, a
+stop cannot close the logs, as with a disk that does not answer, and one after a failure takes two seconds
+instead of twenty.
 """
 
+import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+os.environ["ODRADEK_COMPILED"] = "0"  # compiled code calls itself past what is planted
+
 from broker.coordinator.group.rebalance import Rebalance
 from broker.coordinator.transaction.shard import TransactionShard
-from broker.server import tasks
+from broker.server import run, tasks
 from broker.server.cluster.isr_changes import IsrChanges
 from broker.server.cluster.membership import Membership
 from broker.server.cluster.replica_fetcher import ReplicaFetcher
@@ -19,6 +27,8 @@ from broker.server.listener import Listener
 from broker.server.main import serve
 from broker.server.maintenance import Maintenance
 from broker.server.retention import Retention
+from broker.storage.log import Log
+from broker.storage.log_manager import LogManager
 
 FAULTS: dict[str, tuple[type[Any], str]] = {
     "propose": (IsrChanges, "_proposals"),
@@ -57,8 +67,29 @@ def plant(directory: Path) -> None:
 
     for name, (owner, method) in FAULTS.items():
         setattr(owner, method, planted(name, getattr(owner, method)))
+    plant_in_logs(directory)
     tasks.FIRST_PAUSE_SECONDS /= 10
     tasks.LAST_PAUSE_SECONDS /= 10
+
+
+def plant_in_logs(directory: Path) -> None:
+    append, close = Log.append_as_follower, LogManager.close
+
+    def append_or_fail(log: Log, *arguments: Any) -> Any:
+        file = directory / "follow"
+        if file.exists() and file.read_text() == log.topic_partition.topic:
+            raise RuntimeError("injected: follow")
+        return append(log, *arguments)
+
+    def close_or_hang(logs: LogManager) -> None:
+        while (directory / "hang").exists():
+            time.sleep(0.01)
+        close(logs)
+
+    Log.append_as_follower = append_or_fail  # type: ignore[method-assign]
+    LogManager.close = close_or_hang  # type: ignore[method-assign]
+    if (directory / "hang").exists():
+        run.FAILED_STOP_SECONDS = 2.0  # type: ignore[misc]
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@ forgotten in that very request (it waits for the disk, or was backed off). A fet
 names its partition, and only what is *due* (it is new, was answered, has changed, or waits) is looked at
 before a request: one with no news costs nothing, however many partitions there are. A request with partitions that
 the leader does not know yet is answered at once, as the lease needs it; a poll that waits is broken off for
-them. Whatever goes wrong ends the session, and the next one begins anew.
+them. What fails for one partition is that partition's: it is backed off, later each time, and the others are
+fetched on; it falls out of the ISR, if it is in it. Whatever else goes wrong ends the session: the next one begins anew, at
+once after what can be expected of a connection, else when ``TaskGroup.keep`` lets it.
 """
 
 from __future__ import annotations
@@ -55,11 +57,13 @@ Key = tuple[TopicId, int]
 Fetches = dict[Key, tuple[FollowedPartition, ReplicaFetch]]
 
 BACK_OFF_MS: Final = 50
-#: The long poll while some partitions wait for the disk, or are backed off.
+#: Of a partition that fails again and again. Shorter than a lease, which its leader would lose before the ISR shrinks.
+LAST_BACK_OFF_MS: Final = 1600
+#: The long poll while some partitions wait for the disk.
 SHORT_WAIT_MS: Final = 10
 NEVER_MS: Final = 1 << 31
-#: Once may be a leader that was being cut; whoever gets the same again and again says so.
-DAMAGES_UNTOLD: Final = 20
+#: Once may be a leader that was being cut; whoever gets the same again and again says so, after 3 s.
+DAMAGES_UNTOLD: Final = 6
 #: Partitions that are added one after the other break a poll off once.
 GATHER_SECONDS: Final = 0.01
 
@@ -75,8 +79,9 @@ class ReplicaFetcher:
         #: To be looked at before the next request.
         self._due: dict[Key, None] = {}
         self._backed_off: dict[Key, int] = {}
-        #: How often in a row what came could not be taken.
-        self._damages: dict[Key, int] = {}
+        #: How often in a row what came could not be taken, or the partition failed otherwise.
+        self._failures: dict[Key, int] = {}
+        self._task_name = f"fetch from broker {leader_id}"
         #: A partition came, or may be fetched on.
         self._is_woken = asyncio.Event()
         self._peer: Peer | None = None
@@ -88,7 +93,8 @@ class ReplicaFetcher:
         self.rest_ms = NEVER_MS
 
     def add(self, followed: FollowedPartition) -> None:
-        key = (followed.topic_id, followed.topic_partition.partition)
+        key = _key_of(followed)
+        self._forget(key)  # what became of an earlier leader epoch's
         self._partitions[key] = followed
         self.note_due(key)
         followed.on_changed = partial(self.note_due, key)
@@ -108,7 +114,9 @@ class ReplicaFetcher:
             self._peer.close()  # the session is told
 
     async def run(self) -> None:
+        """Raises what nobody expects; what is followed is kept, and may be fetched by another call."""
         while True:
+            self._is_broken_off = False
             self._forget_closed()
             if not self._partitions:
                 self._is_woken.clear()
@@ -123,16 +131,12 @@ class ReplicaFetcher:
                 if not self._is_broken_off and not self._was_told:
                     self._was_told = True
                     logger.info("no fetch from broker %d: %s", self._leader_id, error)
-            except Exception as error:
-                # Whatever it is: nobody else fetches from this leader.
-                logger.error("fetching from broker %d failed", self._leader_id, exc_info=error)
             finally:
                 self._peer = None
                 self.end_poll()
                 self.begin_anew()
             if not self._is_broken_off:
                 await asyncio.sleep(BACK_OFF_MS / 1000)
-            self._is_broken_off = False
 
     def begin_anew(self) -> None:
         """The next request is a session's first: what was under way is so no more."""
@@ -147,7 +151,7 @@ class ReplicaFetcher:
     def _forget(self, key: Key) -> None:
         self._partitions.pop(key, None)
         self._backed_off.pop(key, None)
-        self._damages.pop(key, None)
+        self._failures.pop(key, None)
 
     # What a session asks -----------------------------------------------------------------------
 
@@ -168,15 +172,19 @@ class ReplicaFetcher:
                 continue
             followed.machine.on_no_answer()
             fetch: ReplicaFetch | None = None
-            if self._backed_off.get(key, 0) > now_ms:
-                self.rest_ms = SHORT_WAIT_MS
-            elif throttle_ms and self.is_throttled(followed):
-                self.rest_ms = min(self.rest_ms, throttle_ms)
-            else:
-                fetch = followed.next_fetch(broker_epoch, now_ms, clock)
-                if fetch is None:
-                    self.rest_ms = SHORT_WAIT_MS
+            rest_ms = self._backed_off.get(key, 0) - now_ms
+            if rest_ms <= 0:
+                try:
+                    if throttle_ms and self.is_throttled(followed):
+                        rest_ms = throttle_ms
+                    else:
+                        fetch = followed.next_fetch(broker_epoch, now_ms, clock)
+                        rest_ms = SHORT_WAIT_MS
+                except Exception as error:  # noqa: BLE001 - told there
+                    self.note_fault(followed, error)
+                    rest_ms = self.back_off(key)
             if fetch is None:
+                self.rest_ms = min(self.rest_ms, rest_ms)
                 left.append(key)
                 self._due[key] = None
             else:
@@ -194,8 +202,8 @@ class ReplicaFetcher:
         return not is_in_sync and is_throttled(throttled, name.partition, mine)
 
     @property
-    def has_damages(self) -> bool:
-        return bool(self._damages)
+    def has_failures(self) -> bool:
+        return bool(self._failures)
 
     @property
     def partition_count(self) -> int:
@@ -220,17 +228,31 @@ class ReplicaFetcher:
 
     def note_taken(self, followed: FollowedPartition, damage: str) -> None:
         """``damage`` empty: all of it was taken."""
-        key = (followed.topic_id, followed.topic_partition.partition)
         if not damage:
-            self._damages.pop(key, None)
-            return
-        count = self._damages[key] = self._damages.get(key, 0) + 1
-        if count == DAMAGES_UNTOLD:
+            self._failures.pop(_key_of(followed), None)
+        elif self.count_failure(followed) == DAMAGES_UNTOLD:
             what = f"{followed.topic_partition} cannot follow broker {self._leader_id}: {damage}"
             self._broker.maintenance.report_once(what)
 
-    def back_off(self, key: Key) -> None:
-        self._backed_off[key] = self._broker.clock.monotonic_ms() + BACK_OFF_MS
+    def note_fault(self, followed: FollowedPartition, error: Exception) -> None:
+        """It is nobody's but this partition's, as far as is known; nobody expected it."""
+        self._broker.tasks.note(self._task_name, error)
+        if self.count_failure(followed) == 1:
+            what = f"{followed.topic_partition} cannot follow broker {self._leader_id}"
+            logger.error("%s, and goes on trying", what, exc_info=error)
+
+    def count_failure(self, followed: FollowedPartition) -> int:
+        """Gives how many there were in a row."""
+        key = _key_of(followed)
+        count = self._failures[key] = self._failures.get(key, 0) + 1
+        return count
+
+    def back_off(self, key: Key) -> int:
+        """Gives for how long."""
+        doublings = max(0, self._failures.get(key, 0) - 1)
+        rest_ms = min(BACK_OFF_MS << min(doublings, 10), LAST_BACK_OFF_MS)
+        self._backed_off[key] = self._broker.clock.monotonic_ms() + rest_ms
+        return rest_ms
 
 
 class _Session:
@@ -414,33 +436,41 @@ class _Session:
         """Gives whether to go on at once."""
         broker = self._broker
         broker.replicas.followed_answers += 1
-        answer = FetchAnswer(
-            fetch.leader_epoch,
-            NO_ANSWER,
-            _verdict(fetch, result),
-            result.records,
-            result.high_watermark,
-            result.log_start_offset,
-        )
         try:
+            answer = FetchAnswer(
+                fetch.leader_epoch,
+                NO_ANSWER,
+                _verdict(fetch, result),
+                result.records,
+                result.high_watermark,
+                result.log_start_offset,
+            )
             if self._fetcher.is_throttled(followed):
                 throttle = self._membership.replication.follower_throttle
                 throttle.record(len(result.records), broker.clock.monotonic_ms())
             taken = followed.machine.on_answer(fetch, answer, broker.clock.wall_ms())
-            if taken.damage or self._fetcher.has_damages:
-                self._fetcher.note_taken(followed, taken.damage)
             if followed.reader is not None:
                 followed.reader.advance_high_watermark()
             if taken.appended is not None:
                 broker.replicas.after_follower_append(followed, taken.appended)
+            if taken.damage or self._fetcher.has_failures:
+                self._fetcher.note_taken(followed, taken.damage)
         except StorageError as error:
             broker.replicas.take_offline(error)
             return False
         except (DiskFullError, KafkaError, OSError) as error:
             what = f"{followed.topic_partition} cannot follow: {error}"
             broker.maintenance.report_once(what)
+            self._fetcher.count_failure(followed)
+            return False
+        except Exception as error:  # noqa: BLE001 - told there
+            self._fetcher.note_fault(followed, error)
             return False
         return not taken.is_back_off
+
+
+def _key_of(followed: FollowedPartition) -> Key:
+    return followed.topic_id, followed.topic_partition.partition
 
 
 def _verdict(fetch: ReplicaFetch, result: FetchedPartition) -> FetchVerdict:

@@ -11,16 +11,26 @@ from typing import Any, cast
 import pytest
 
 from broker.model.error_code import ErrorCode
+from broker.model.errors import CorruptLogError
 from broker.model.ids import BrokerId
 from broker.model.leadership import LeaderAndIsr
 from broker.protocol.hot.fetch import FetchRequest, decode_request
 from broker.protocol.request import parse_header
 from broker.replication.followed_partition import FollowedPartition
+from broker.server import tasks
+from broker.server.cluster import replica_fetcher
 from broker.server.cluster.peer import PeerError
 from broker.server.cluster.private_wire import Proving
-from broker.server.cluster.replica_fetcher import BACK_OFF_MS, ReplicaFetcher, _Session
+from broker.server.cluster.replica_fetcher import (
+    BACK_OFF_MS,
+    LAST_BACK_OFF_MS,
+    ReplicaFetcher,
+    _Session,
+)
 from broker.server.connection import Connection
 from broker.server.handlers import HOT_HANDLERS
+from broker.server.tasks import MAX_FAILURES, TaskGroup
+from broker.storage.log import Log
 from tests.broker.replication.build import ORDERS, TOPIC_ID, World, rules_of
 from tests.broker.server.build import FakeConnection, HandlerWorld, Pending, content
 from tests.broker.storage.build import config
@@ -57,6 +67,8 @@ class Pair:
         self.looked_at: list[int] = []
         self.steps: list[Callable[[], None]] = []
         self.membership: Any = None
+        self.reported: list[str] = []
+        self.tasks: Any = None
         self.on_fetched: Callable[[memoryview], None] = lambda frame: None
         self.on_lost: Callable[[PeerError], None] = lambda error: None
 
@@ -77,7 +89,10 @@ class Pair:
             loop=asyncio.get_running_loop(),
             replicas=world.replicas,
             config=self.leader.broker.config,
+            tasks=TaskGroup(asyncio.get_running_loop()),
+            maintenance=SimpleNamespace(report_once=self.reported.append),
         )
+        self.tasks = broker.tasks
         throttle = SimpleNamespace(wait_ms=lambda now_ms: 0)
         membership: Any = SimpleNamespace(
             broker_epoch=EPOCHS[TWO],
@@ -223,3 +238,115 @@ def test_a_connection_that_is_lost_while_nothing_is_asked_ends_the_session(tmp_p
     asyncio.run(pair.run(world))
     assert not pair.steps
     assert pair.membership.broker_epoch is None
+
+
+def fail(error: Exception) -> Callable[..., Any]:
+    def failing(*arguments: Any) -> Any:
+        raise error
+
+    return failing
+
+
+@pytest.mark.parametrize(
+    ("error", "is_counted"),
+    [
+        (RuntimeError("a fault of ours"), True),
+        (OSError(5, "Input/output error"), False),
+        (CorruptLogError("data", 0, 0, "its sum is wrong"), False),
+    ],
+)
+def test_a_partition_that_fails_again_and_again_keeps_no_other_from_its_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, is_counted: bool
+) -> None:
+    pair = Pair(tmp_path)
+    world = pair.follow(tmp_path)
+    logs = {index: followed.log for index, followed in pair.followed.items()}
+    broken: set[Log] = set()
+    append = Log.append_as_follower
+
+    def append_or_fail(log: Log, *arguments: Any) -> Any:
+        if log in broken:
+            raise error
+        return append(log, *arguments)
+
+    monkeypatch.setattr(Log, "append_as_follower", append_or_fail)
+    pauses: list[int] = []
+    others: list[int] = []
+
+    def begin() -> None:
+        broken.add(logs[1])
+        pair.append(1)
+
+    def wait() -> None:
+        """A record of another one comes, and the pause of the one that failed is over."""
+        others.append(logs[3].log_end_offset)
+        pauses.append(pair.requests[-1].max_wait_ms)
+        pair.append(3)
+        world.scheduler.advance(pauses[-1])
+
+    rounds = 15
+    pair.steps = [nothing, begin, *[wait] * rounds, broken.clear, *[wait] * 5]
+    asyncio.run(pair.run(world))
+    assert pauses[:4] == [50, 100, 200, 400]
+    assert max(pauses) <= LAST_BACK_OFF_MS
+    assert others[:rounds] == list(range(rounds))
+    assert logs[1].log_end_offset == 1  # once it could
+    assert bool(pair.tasks.troubles) == is_counted
+    assert len(set(pair.reported)) == (0 if is_counted else 1)
+
+
+class Kept:
+    """A fetcher as the broker keeps it; ``connect`` is what it meets."""
+
+    def __init__(self, connect: Callable[[], Any], directory: Path) -> None:
+        self.connect = connect
+        self.pair = Pair(directory)
+        self.world = self.pair.follow(directory)
+        self.attempts = 0
+        self.lost: list[str] = []
+
+    async def run(self, attempts: int) -> None:
+        loop = asyncio.get_running_loop()
+        enough = asyncio.Event()
+
+        async def connect_by_image(leader_id: BrokerId) -> Any:
+            self.attempts += 1
+            if self.attempts == attempts:
+                enough.set()
+            return self.connect()
+
+        group = TaskGroup(loop, self.lost.append)
+        broker: Any = SimpleNamespace(loop=loop)
+        fetcher = ReplicaFetcher(
+            broker, cast(Any, SimpleNamespace(connect_by_image=connect_by_image)), ONE
+        )
+        fetcher.add(self.pair.followed[0])
+        group.keep(fetcher.run, "fetch from broker 1", is_vital=True)
+        async with asyncio.timeout(30):
+            await enough.wait()
+        while group._tasks and self.lost:
+            await asyncio.sleep(0)
+        await group.cancel()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "FIRST_PAUSE_SECONDS", 0.0001)
+    monkeypatch.setattr(tasks, "LAST_PAUSE_SECONDS", 0.0005)
+    monkeypatch.setattr(replica_fetcher, "BACK_OFF_MS", 0.1)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_fetcher_that_fails_for_ever_is_lost(tmp_path: Path) -> None:
+    kept = Kept(fail(RuntimeError("a fault of ours")), tmp_path)
+    asyncio.run(kept.run(MAX_FAILURES))
+    (lost,) = kept.lost
+    assert "task fetch from broker 1 failed 9 times in a row" in lost
+    assert kept.attempts == MAX_FAILURES
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_leader_that_is_away_for_ever_is_no_failure(tmp_path: Path) -> None:
+    kept = Kept(fail(PeerError("broker 1 is not there")), tmp_path)
+    asyncio.run(kept.run(5 * MAX_FAILURES))
+    assert kept.lost == []
