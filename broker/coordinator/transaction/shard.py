@@ -153,13 +153,11 @@ class TransactionShard:
                 raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
             return self._found(request, new_transaction(fresh_id, request.timeout_ms, now_ms))
         current = entry.current
-        _check_not_pending(entry)
+        _check_not_changing(entry)
         if request.names_producer and not current.admits(
             request.producer_id, request.producer_epoch
         ):
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
-        if current.state.is_prepared:
-            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if current.state is TransactionState.ONGOING:
             # The client asks again, and gets the epoch after the one that shuts out the old producer.
             answer = InitAnswer(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -198,9 +196,9 @@ class TransactionShard:
     ) -> CoordinatorResult[ErrorCode]:
         entry = self._entry_of(producer)
         current = entry.current
-        _check_not_pending(entry)
-        if current.state.is_prepared:
-            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        # First: the producer may use the name that comes with this change, and its zombie waits as well.
+        _check_not_changing(entry)
+        _check_name(current, producer)
         is_ongoing = current.state is TransactionState.ONGOING
         if is_ongoing and current.partitions.issuperset(partitions):
             return CoordinatorResult(ErrorCode.NONE)
@@ -216,6 +214,7 @@ class TransactionShard:
         CONCURRENT_TRANSACTIONS when the transaction is being ended.
         """
         current = self._entry_of(producer).current
+        _check_name(current, producer)
         if current.state.is_prepared:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return [
@@ -224,17 +223,10 @@ class TransactionShard:
         ]
 
     def _entry_of(self, producer: ProducerOfTransaction) -> Entry:
-        """Raises ``KafkaError`` unless this producer has its id and epoch now."""
+        """Raises ``KafkaError``."""
         entry = self.entries.get(producer.transactional_id)
         if entry is None:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        current = entry.current
-        if current.producer_id != producer.producer_id:
-            if (producer.producer_id, producer.producer_epoch) == current.next_name:
-                raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)  # it comes with completion
-            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if current.producer_epoch != producer.producer_epoch:
-            raise KafkaError(ErrorCode.PRODUCER_FENCED)
         return entry
 
     # -- EndTxn -------------------------------------------------------------------------------
@@ -242,13 +234,12 @@ class TransactionShard:
     def end(self, producer: ProducerOfTransaction, is_commit: bool) -> CoordinatorResult[ErrorCode]:
         entry = self._entry_of(producer)
         current = entry.current
-        _check_not_pending(entry)
+        _check_name(current, producer)
+        _check_not_changing(entry)
         if current.state is TransactionState.ONGOING:
             changed = current.prepared(is_commit, self._clock.wall_ms())
             return self._change(producer.transactional_id, entry, changed, ErrorCode.NONE)
-        # A repetition, of what is being done or has been done; anything else is out of place.
-        if current.state is _prepared(is_commit):
-            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        # A repetition of what has been done; anything else is out of place.
         if current.state is _completed(is_commit):
             return CoordinatorResult(ErrorCode.NONE)
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)
@@ -269,13 +260,9 @@ class TransactionShard:
         self, producer: ProducerOfTransaction, is_commit: bool, fresh_id: int | None
     ) -> CoordinatorResult[EndAnswer]:
         """End a transaction, of whatever protocol, and raise the producer's epoch."""
-        entry = self.entries.get(producer.transactional_id)
-        if entry is None:
-            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        _check_not_pending(entry)  # first: the producer may use the id that comes with this change
+        entry = self._entry_of(producer)
+        _check_not_changing(entry)
         current = entry.current
-        if current.state.is_prepared:  # in Kafka the completion is pending from here on
-            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         is_repeated = current.has_ended(producer.producer_id, producer.producer_epoch)
         _check_may_end(current, producer, is_repeated)
         if is_repeated and current.state is _completed(is_commit):
@@ -517,9 +504,19 @@ class TransactionShard:
         self._is_unloaded = True
 
 
-def _check_not_pending(entry: Entry) -> None:
-    if entry.is_pending:
+def _check_not_changing(entry: Entry) -> None:
+    """Raises ``KafkaError``. In Apache Kafka the completion is pending while markers are on their way:
+    everybody has to wait then, also who would be refused before or after."""
+    if entry.is_pending or entry.current.state.is_prepared:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+def _check_name(current: Transaction, producer: ProducerOfTransaction) -> None:
+    """Raises ``KafkaError`` unless this producer has its id and epoch now."""
+    if current.producer_id != producer.producer_id:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if current.producer_epoch != producer.producer_epoch:
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
 
 def _check_may_end(
@@ -527,19 +524,15 @@ def _check_may_end(
 ) -> None:
     """Raises ``KafkaError``: the name is neither the producer's own, nor the one that it had before
     this end, as far as the state allows for that."""
-    may_be_repeated = is_repeated and current.state in _COMPLETE
-    if producer.producer_id != current.producer_id and not may_be_repeated:
-        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if producer.producer_epoch != current.producer_epoch and not may_be_repeated:
+    if is_repeated and current.state in _COMPLETE:
+        return
+    if is_repeated and producer.producer_id != current.producer_id:  # its id had run out of epochs
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
+    _check_name(current, producer)
 
 
 def _initialised_answer(transaction: Transaction) -> InitAnswer:
     return InitAnswer(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
-
-
-def _prepared(is_commit: bool) -> TransactionState:
-    return TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
 
 
 def _completed(is_commit: bool) -> TransactionState:

@@ -42,6 +42,7 @@ class Transaction(NamedTuple):
     #: The epoch before the last raise that its producer asked for (KIP-360), or that an end made: who
     #: names it has not heard of the raise. Not in the log.
     last_producer_epoch: int = NO_PRODUCER_EPOCH
+    #: Before the last change of any kind, as in Kafka: who names an old id has one change's time to be heard.
     previous_producer_id: int = NO_PRODUCER_ID
     #: What completion changes the producer id to.
     next_producer_id: int = NO_PRODUCER_ID
@@ -63,11 +64,8 @@ class Transaction(NamedTuple):
         """Whether a producer that names itself may ask for a new epoch (KIP-360).
 
         Under its previous id only when that had run out of epochs: it has not heard of the new one.
-        Under the next one when it was told of it already.
         """
-        if self.producer_epoch == NO_PRODUCER_EPOCH:
-            return True
-        if producer_id in (self.producer_id, self.next_producer_id):
+        if self.producer_epoch == NO_PRODUCER_EPOCH or producer_id == self.producer_id:
             return True
         return producer_id == self.previous_producer_id and producer_epoch >= LAST_EPOCH
 
@@ -128,13 +126,19 @@ class Transaction(NamedTuple):
             partitions=self.partitions.union(added),
             started_ms=now_ms if is_new else self.started_ms,
             updated_ms=now_ms,
+            previous_producer_id=self.producer_id,
             client_version=client_version,
         )
 
     def prepared(self, is_commit: bool, now_ms: int) -> Transaction:
         """The end of a classic producer's transaction."""
         state = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
-        return self._replace(state=state, updated_ms=now_ms, client_version=CLASSIC)
+        return self._replace(
+            state=state,
+            updated_ms=now_ms,
+            previous_producer_id=self.producer_id,
+            client_version=CLASSIC,
+        )
 
     def ended(self, is_commit: bool, next_producer_id: int, now_ms: int) -> Transaction:
         """The end that raises the epoch, so that what comes late from this transaction is refused.
@@ -168,12 +172,12 @@ class Transaction(NamedTuple):
             ),
             partitions=frozenset(),
             updated_ms=now_ms,
+            previous_producer_id=self.producer_id,
         )
         if self.client_version >= RAISES_EPOCH and self.next_producer_id != NO_PRODUCER_ID:
             return done._replace(
                 producer_id=self.next_producer_id,
                 producer_epoch=0,
-                previous_producer_id=self.producer_id,
                 next_producer_id=NO_PRODUCER_ID,
             )
         return done

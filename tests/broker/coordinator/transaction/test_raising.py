@@ -205,6 +205,25 @@ def test_who_asks_for_the_raise_again_by_its_old_name_gets_the_new_one() -> None
     assert again.name == client.name
 
 
+@pytest.mark.parametrize("is_crashed", [True, False])
+def test_the_old_name_counts_for_one_change(is_crashed: bool) -> None:
+    """So who has lost its id cannot abort what runs under the next one."""
+    world = TransactionWorld()
+    client = with_last_epoch(world)
+    old = client.name
+    assert client.init(names_itself=True) is NONE
+    assert client.producer_id != old.producer_id
+    zombie = client.at(*old[1:])
+    assert zombie.end_and_raise(False) is FENCED
+    assert client.add_by_batch(T0) is NONE
+    if is_crashed:
+        world.crash()
+    for told in (zombie.end_and_raise(False), zombie.add_by_batch(T0)):
+        assert told is INVALID_MAPPING
+    assert zombie.init(names_itself=True) is FENCED
+    assert world.state() == "Ongoing"
+
+
 @pytest.mark.parametrize("gets_on", ["end", "init"])
 def test_a_transaction_that_is_aborted_under_the_last_epoch(gets_on: str) -> None:
     world = TransactionWorld()
