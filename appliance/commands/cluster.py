@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -16,6 +16,10 @@ from broker.clock import SystemClock
 from broker.model.ids import TopicPartition
 from dashboard.broker_api import BrokerApi
 from dashboard.cluster import BrokerView, ClusterView
+from dashboard.quorum_wire import Behind
+
+if TYPE_CHECKING:
+    from dashboard.gateway import Gateway
 
 COMMANDS = {
     "info": ("appliance.commands.cluster:info", "The brokers and what they hold."),
@@ -40,7 +44,9 @@ BROKER_COLUMNS = (
     Column("size", "size"),
     Column("skew", "count"),
     Column("not_in_sync", "count"),
+    Column("state"),
 )
+ALIVE, GONE = "alive", "gone"
 TOPIC_COLUMNS = (
     Column("topic"),
     Column("partitions", "count"),
@@ -67,13 +73,18 @@ def info(session: Session, data: Path, detailed: bool, internal: bool) -> int:
 
     SIZE is what a broker's log directories hold; PARTITIONS and SIZE count internal topics too. SKEW is by how
     many percent more (or less) than an even share a broker leads, NOT-IN-SYNC how many of its replicas lag:
-    `odradek status` names them, and since when.
+    `odradek status` names them, and since when. A broker that replicas are placed on and that is not there is
+    told as gone: since when, as its replicas' leaders know it.
     """
     gateway = session.gateway()
     view = gateway.cluster()
     brokers = gateway.brokers()
     sizes = gateway.broker_log_sizes(brokers)
-    table = Table(BROKER_COLUMNS, [_broker_row(each, view, sizes) for each in brokers])
+    gone = gone_since(gateway, view)
+    rows = [_broker_row(each, view, sizes, ALIVE) for each in brokers]
+    rows += [_broker_row(BrokerView(each, "", 0), view, sizes, GONE) for each in gone]
+    rows.sort(key=lambda row: row["id"])
+    table = Table(BROKER_COLUMNS, rows)
     topics = [
         {
             "topic": topic.name,
@@ -88,21 +99,74 @@ def info(session: Session, data: Path, detailed: bool, internal: bool) -> int:
         "cluster_id": view.cluster_id,
         "controller": view.controller_id,
         "topics": len(topics),
-        "broker_list": table.objects(),
+        "broker_list": [
+            each | _gone_fields(gone.get(each["id"], NOT_GONE)) for each in table.objects()
+        ],
         "zookeeper_session": _zookeeper_session(data, view),
     }
     tables = [table]
+    now_ms = SystemClock().wall_ms()
+    told_rows = [
+        row | {"state": gone[row["id"]].as_words(now_ms)} if row["state"] == GONE else row
+        for row in rows
+    ]
+    texts = [Table(BROKER_COLUMNS, told_rows)]
     if detailed:
-        tables.append(Table(TOPIC_COLUMNS, topics))
-        document["topic_list"] = tables[-1].objects()
+        topic_table = Table(TOPIC_COLUMNS, topics)
+        tables.append(topic_table)
+        texts.append(topic_table)
+        document["topic_list"] = topic_table.objects()
     summary = [
         (key.upper().replace("_", "-"), document[key])
         for key in ("cluster_id", "controller", "topics")
     ]
     if (told := document["zookeeper_session"]) is not None:
-        summary.append(("ZOOKEEPER-SESSION", session_words(told, SystemClock().wall_ms())))
-    text = render_description(summary, tables, wide=session.format == "wide")
+        summary.append(("ZOOKEEPER-SESSION", session_words(told, now_ms)))
+    text = render_description(summary, texts, wide=session.format == "wide")
     return session.emit(Report(tables, data=[document], text=text))
+
+
+class Gone(NamedTuple):
+    """Since when a broker is away. ``is_exact``: that its replicas were in sync last then; else their leaders
+    lead since then, and have not seen it."""
+
+    since_ms: int | None = None
+    is_exact: bool = False
+
+    def as_words(self, now_ms: int) -> str:
+        if self.since_ms is None:
+            return GONE
+        return f"{GONE} since {since_words(self.since_ms, now_ms, is_exact=self.is_exact)}"
+
+
+NOT_GONE = Gone()
+
+
+def gone_since(gateway: Gateway, view: ClusterView) -> dict[int, Gone]:
+    """Those that replicas are placed on, and that are not there."""
+    held = {b for topic in view.topics for each in topic.partitions for b in each.replicas}
+    away = sorted(held - {broker.broker_id for broker in view.brokers})
+    if not away:
+        return {}
+    told: dict[int, list[Behind]] = {each: [] for each in away}
+    for replicas in gateway.moves.behind(view.topics).values():
+        for broker, behind in replicas.items():
+            if broker in told and behind.since_ms is not None:
+                told[broker].append(behind)
+    return {each: _since(told[each]) for each in away}
+
+
+def _since(told: Sequence[Behind]) -> Gone:
+    """One that lags may have done so before: the last that was in sync says most. Who leads anew knows only
+    that it was away by then."""
+    exact = [each.since_ms for each in told if each.since_ms is not None and each.is_since_known]
+    if exact:
+        return Gone(max(exact), is_exact=True)
+    return Gone(min((each.since_ms for each in told if each.since_ms is not None), default=None))
+
+
+def _gone_fields(gone: Gone) -> dict[str, Any]:
+    return {**moment_fields("gone_since", gone.since_ms), "gone_since_is_exact": gone.is_exact}
 
 
 def _zookeeper_session(data: Path, view: ClusterView) -> dict[str, Any] | None:
@@ -142,6 +206,7 @@ def _broker_row(
     broker: BrokerView,
     view: ClusterView,
     sizes: Mapping[int, Mapping[TopicPartition, int]],
+    state: str,
 ) -> dict[str, Any]:
     partitions = [partition for topic in view.topics for partition in topic.partitions]
     known = sizes.get(broker.broker_id)
@@ -150,15 +215,16 @@ def _broker_row(
     return {
         "id": broker.broker_id,
         "controller": broker.broker_id == view.controller_id,
-        "host": broker.host,
-        "port": broker.port,
+        "host": broker.host or None,
+        "port": broker.port or None,
         "rack": broker.rack,
         "partitions": sum(broker.broker_id in partition.replicas for partition in partitions),
         "leaders": leaders,
         "size": None if known is None else sum(known.values()),
-        "skew": _skew(leaders, len(led), len(view.brokers)),
+        "skew": _skew(leaders, len(led), len(view.brokers)) if state == ALIVE else None,
         "not_in_sync": sum(
             broker.broker_id in partition.replicas and broker.broker_id not in partition.isr
             for partition in partitions
         ),
+        "state": state,
     }

@@ -49,6 +49,15 @@ def described(cluster: Cluster, topic: str) -> list[dict[str, Any]]:
     return lagging
 
 
+def broker_row(cluster: Cluster, number: int) -> dict[str, Any]:
+    done = odradek(cluster, "cluster", "info", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    rows = {row["id"]: row for row in json.loads(done.stdout)["data"][0]["broker_list"]}
+    assert rows.keys() == cluster.brokers.keys()
+    found: dict[str, Any] = rows[number]
+    return found
+
+
 def describe_quorum(address: tuple[str, int], version: int, topics: list[dict[str, Any]]) -> Any:
     """As a client reads it that does not know the field of ours."""
     with Wire(address) as wire:
@@ -128,7 +137,7 @@ def test_a_replica_that_hangs_or_died_is_named_with_how_far_it_is_behind_and_sin
         assert re.search(
             rf"ZOOKEEPER-SESSION +connected since [\d:]+, \d+ s ago \(broker {leader}, ", info
         )
-        assert re.search(rf"(?m)^ *{leader} .* 200 +0$", info), info
+        assert re.search(rf"(?m)^ *{leader} .* 200 +0 +alive$", info), info
         began_ms = now_ms()
         produce_values(cluster, topic, ["x"] * 10)
 
@@ -157,6 +166,13 @@ def test_a_replica_that_hangs_or_died_is_named_with_how_far_it_is_behind_and_sin
         wait_for_isr(cluster, topic, {leader, other})
         (told,) = described(cluster, topic)
         assert (told["broker"], told["lag"], told["since_is_exact"]) == (lagging, 0, True)
+        row = broker_row(cluster, lagging)
+        assert (row["state"], row["gone_since_is_exact"]) == ("gone", True)
+        assert (row["partitions"], row["leaders"], row["not_in_sync"]) == (1, 0, 1)
+        assert (row["host"], row["size"], row["skew"]) == (None, None, None)
+        assert stopped_ms < row["gone_since_ms"] <= now_ms()
+        info = odradek(cluster, "cluster", "info").stdout
+        assert re.search(rf"(?m)^ *{lagging} .* gone since [\d:]+, \d+ s ago$", info), info
         cluster.brokers[leader].kill9()
         wait_for_isr(cluster, topic, {other})
         found = {each["broker"]: each for each in described(cluster, topic)}
@@ -164,4 +180,8 @@ def test_a_replica_that_hangs_or_died_is_named_with_how_far_it_is_behind_and_sin
         for told in found.values():
             assert (told["lag"], told["since_is_exact"]) == (None, False)
             assert stopped_ms < told["since_ms"] <= now_ms()
+            assert broker_row(cluster, told["broker"])["gone_since_is_exact"] is False
         assert "since before " in odradek(cluster, "status").stdout
+        assert (
+            len(re.findall("gone since before ", odradek(cluster, "cluster", "info").stdout)) == 2
+        )

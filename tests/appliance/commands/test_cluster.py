@@ -11,6 +11,11 @@ def test_the_brokers_and_what_they_hold(on_broker: Odradek, broker: Broker, topi
     assert row["leaders"] == row["partitions"] >= 3
     assert row["size"] >= 1000
     assert (row["skew"], row["not_in_sync"]) == (None, 0)
+    assert (row["state"], row["gone_since_ms"], row["gone_since_is_exact"]) == (
+        "alive",
+        None,
+        False,
+    )
     assert found["zookeeper_session"] is None
     assert {"topic": topic, "partitions": 3, "replicas": 1, "brokers": [1]} in found["topic_list"]
     assert len(found["topic_list"]) == found["topics"]
@@ -22,6 +27,7 @@ def test_the_text_has_a_line_a_broker(on_broker: Odradek, topic: str) -> None:
     head, row = done.lines[-2:]
     assert head.split() == [
         "ID", "HOST", "PORT", "RACK", "PARTITIONS", "LEADERS", "SIZE", "SKEW", "NOT-IN-SYNC",
+        "STATE",
     ]  # fmt: skip
     assert row.split()[:2] == ["1", "127.0.0.1"]
     assert topic not in done.out
