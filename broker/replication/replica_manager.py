@@ -138,6 +138,7 @@ class ReplicaManager:
         #: Who fetches for partitions that are followed, and who proposes ISRs.
         self.on_followed: Callable[[FollowedPartition], None] = lambda followed: None
         self.on_isr_wanted: Callable[[ReplicatedPartition], None] = lambda partition: None
+        self.on_storage_error: Callable[[StorageError], None] = lambda error: None
         self.traffic = BrokerTraffic()
         self.topics: dict[str, HostedTopic] = {}
         self.topics_by_id: dict[TopicId, HostedTopic] = {}
@@ -654,3 +655,4 @@ class ReplicaManager:
                 continue
             topic.traffic.touch()
             self._give_up(topic, topic_partition.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.on_storage_error(error)

@@ -28,7 +28,7 @@ from broker.metadata.journal import CorruptStoreError
 from broker.metadata.local_store import LocalStore
 from broker.metadata.requests import NewTopic
 from broker.metadata.zookeeper_address import ZooKeeperAddress
-from broker.model.errors import CorruptLogError
+from broker.model.errors import CorruptLogError, StorageError
 from broker.model.features import why_unsupported
 from broker.model.ids import BrokerId, TopicPartition
 from broker.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -187,6 +187,7 @@ class Broker:
             lambda: self.config.replica_lag_max_messages,
         )
         if self.cluster is not None:
+            self.replicas.on_storage_error = self._on_storage_error
             await self._join(self.cluster)
         self.is_hosting = True
         self.hosting.load(self.image, may_delete=not identity.is_new)
@@ -241,6 +242,11 @@ class Broker:
         logger.critical("this broker ends, to be started anew: %s", why)
         self.failure = why
         self.request_stop()
+
+    def _on_storage_error(self, error: StorageError) -> None:
+        """A single node goes on telling what is wrong; in a cluster others can lead, once this broker has ended."""
+        if self.logs.is_offline:
+            self.fail(f"no log directory works any more: {error}")
 
     def _check_stop(self) -> None:
         if self.stop_requested.is_set():
@@ -327,9 +333,13 @@ class Broker:
             cluster_id=self.cluster_id,
             node_id=config.node_id,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
-            may_map=may_map(config.log_append_mode, config.log_dirs),
-            floor_bytes=config.disk_floor_bytes,
+            max_mapped_tails=(
+                config.log_mapped_segments
+                if may_map(config.log_append_mode, config.log_dirs)
+                else 0
+            ),
         )
+        self._tell_floors()
         image = self.image
 
         def config_for(topic_partition: TopicPartition) -> TopicConfig:
@@ -356,6 +366,9 @@ class Broker:
         finally:
             self._is_opening = False
         self._check_stop()
+        if self.cluster is not None and self.logs.is_offline:
+            reasons = [str(each.offline_reason) for each in self.logs.directories.values()]
+            raise StartError(f"no log directory works: {'; '.join(reasons)}")
 
     async def _register(self) -> None:
         """In a cluster of one: there is nobody else to notice that this broker was away."""
@@ -535,7 +548,12 @@ class Broker:
         for ignored in self.config.ignored:
             logger.warning("a stored setting is not used: %s", ignored)
         if self.is_hosting:
+            self._tell_floors()
             self.hosting.reconfigure_all()
+
+    def _tell_floors(self) -> None:
+        self.logs.floor_bytes = self.config.disk_floor_bytes
+        self.logs.replication_floor_bytes = self.config.disk_floor_replication_bytes
 
     # -- wiring -------------------------------------------------------------------------------
 

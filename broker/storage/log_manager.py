@@ -64,8 +64,6 @@ WINDOW_MS: Final = 10_000
 MAX_RESTS_A_TICK: Final = 32
 #: Logs that note in one tick where recovery may begin; each writes two or three small files.
 MAX_CHECKPOINTS_A_TICK: Final = 8
-#: Tails that may be mapped at a time; the hottest come first, the others go on by pwrite.
-MAX_MAPPED_TAILS: Final = 256
 #: Free space is looked at again when this much was appended, besides at every tick.
 MEASURE_EVERY_BYTES: Final = 8 * 1024 * 1024
 #: Segments that retention takes at once: each is up to five renames, and others wait meanwhile.
@@ -171,16 +169,17 @@ class LogManager:
         cluster_id: str,
         node_id: int,
         producer_id_expiration_ms: int = 86_400_000,
-        may_map: bool = False,
-        floor_bytes: int = 0,
+        max_mapped_tails: int = 0,
     ) -> None:
         self._fs = fs
         self._clock = clock
         self._cluster_id = cluster_id
         self._node_id = node_id
-        self._floor_bytes = floor_bytes
+        #: Free bytes of a directory's volume below which clients' appends are refused, and those of followers.
+        self.floor_bytes = 0
+        self.replication_floor_bytes = 0
         self._cache = SegmentCache()
-        hot_tails = HotTails(MAX_MAPPED_TAILS if may_map else 0)
+        hot_tails = HotTails(max_mapped_tails)
         self.logs: dict[TopicPartition, Log] = {}
         self.offline_partitions: dict[TopicPartition, OfflinePartition] = {}
         self.directories: dict[str, LogDirectory] = {}
@@ -203,6 +202,7 @@ class LogManager:
         self._resting: dict[Log, None] = {}
         self._doomed_directories: list[tuple[int, str]] = []
         self._below_floor: set[str] = set()
+        self._below_replication_floor: set[str] = set()
 
     # Opening ---------------------------------------------------------------------------------
 
@@ -310,6 +310,11 @@ class LogManager:
     def _take_offline(self, directory: LogDirectory, reason: str) -> None:
         _log.error("log directory %s is offline: %s", directory.path, reason)
         directory.offline_reason = reason
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether no directory is left that works."""
+        return not self._online()
 
     def on_storage_error(self, error: StorageError) -> list[TopicPartition]:
         """A directory failed: serve nothing of it any more. Gives the partitions that are lost."""
@@ -666,17 +671,21 @@ class LogManager:
     # Space -----------------------------------------------------------------------------------
 
     def _measure_space(self) -> None:
-        if self._floor_bytes <= 0:
-            return
         self._below_floor.clear()
+        self._below_replication_floor.clear()
+        has_floor = self.floor_bytes > 0 or self.replication_floor_bytes > 0
         for directory in self._online():
             directory.context.appended_bytes = 0
+            if not has_floor:
+                continue
             try:
                 free_bytes = self._fs.free_bytes(directory.path)
             except OSError as error:  # removed, or its disk is gone
                 raise StorageError(directory.path, str(error)) from error
-            if free_bytes < self._floor_bytes:
+            if free_bytes < self.floor_bytes:
                 self._below_floor.add(directory.path)
+            if free_bytes < self.replication_floor_bytes:
+                self._below_replication_floor.add(directory.path)
 
     @property
     def is_short_of_room(self) -> bool:
@@ -688,14 +697,23 @@ class LogManager:
 
         Raises StorageError when the directory cannot even be asked.
         """
-        if self._floor_bytes <= 0:
-            return False
+        return self._measured(topic_partition) in self._below_floor
+
+    def is_below_replication_floor(self, topic_partition: TopicPartition) -> bool:
+        """Whether a follower is to wait for want of room, which it needs to cut and to be led anew.
+
+        Raises StorageError when the directory cannot even be asked.
+        """
+        return self._measured(topic_partition) in self._below_replication_floor
+
+    def _measured(self, topic_partition: TopicPartition) -> str | None:
+        """The path of the partition's directory, whose room is known well enough."""
         directory = self._where.get(topic_partition)
         if directory is None:
-            return False
+            return None
         if directory.context.appended_bytes >= MEASURE_EVERY_BYTES:
             self._measure_space()
-        return directory.path in self._below_floor
+        return directory.path
 
     def describe_directories(self) -> list[DirectoryDescription]:
         described = []

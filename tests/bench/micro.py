@@ -148,11 +148,16 @@ def storage_cases(directory: Path) -> Iterator[Case]:
     """Appends and reads of a log in the page cache: plain (`pwrite`) and with a mapped tail."""
     clock = SystemClock()
     now_ms = clock.wall_ms()
-    for how, may_map in (("pwrite", False), ("map", True)):
+    for how, mapped in (("pwrite", 0), ("map", 256)):
         path = directory / how
         path.mkdir()
         manager = LogManager(
-            [str(path)], RealFileSystem(), clock, cluster_id="bench", node_id=1, may_map=may_map
+            [str(path)],
+            RealFileSystem(),
+            clock,
+            cluster_id="bench",
+            node_id=1,
+            max_mapped_tails=mapped,
         )
         manager.open(lambda topic_partition, topic_id: DEFAULT_TOPIC_CONFIG)
         for shape, (count, size) in SHAPES.items():

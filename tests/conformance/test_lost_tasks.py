@@ -13,6 +13,7 @@ import pytest
 
 from tests.support import judge, processes, requests
 from tests.support.cluster import Cluster
+from tests.support.faults import EXIT_FAILED, faulty_cluster, make_faulty, plant, wait_for_end
 from tests.support.groups import Member, new_group, wait_for_state
 from tests.support.odradek import OdradekBroker
 from tests.support.replicated import (
@@ -27,15 +28,6 @@ from tests.support.transactions import wait_for_state as wait_for_transaction
 from tests.support.wire import Wire
 from tests.support.zookeeper import ZooKeeper
 
-EXIT_FAILED = 70
-
-
-def plant(broker: OdradekBroker, fault: str, times: int | None) -> Path:
-    """None: until the file is taken away."""
-    file = Path(broker.program[1]) / fault
-    file.write_text("" if times is None else str(times))
-    return file
-
 
 def troubles(broker: OdradekBroker) -> dict[str, dict[str, Any]]:
     return {each["task"]: each for each in broker.control("node")["task_troubles"]}
@@ -48,19 +40,6 @@ def wait_for_trouble(broker: OdradekBroker, task: str, what: str) -> dict[str, A
     return troubles(broker)[task]
 
 
-def faulty(broker: OdradekBroker) -> None:
-    faults = broker.directory / "faults"
-    faults.mkdir(parents=True)
-    broker.program = ("tests.support.faulty_tasks", str(faults))
-
-
-def faulty_cluster(zookeeper: ZooKeeper, directory: Path, **properties: str) -> Cluster:
-    cluster = Cluster(directory, zookeeper, f"/{directory.name}", properties=properties)
-    for broker in cluster.brokers.values():
-        faulty(broker)
-    return cluster
-
-
 @pytest.fixture
 def cluster(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[Cluster]:
     with faulty_cluster(zookeeper, tmp_path) as cluster:
@@ -71,13 +50,6 @@ def change_the_image(cluster: Cluster) -> None:
     with Wire(cluster.brokers[cluster.controller()].address, timeout=30) as wire:
         new = {"name": requests.new_topic_name(), "num_partitions": 1, "replication_factor": 3}
         wire.request("create_topics", 7, timeout=30_000, topics=[new])
-
-
-def wait_for_end(broker: OdradekBroker) -> int:
-    assert broker.process is not None
-    status = broker.process.wait(60)
-    broker.process = None
-    return status
 
 
 def test_what_replicates_begins_again_after_an_error(cluster: Cluster) -> None:
@@ -242,7 +214,7 @@ def broker(tmp_path: Path) -> Iterator[OdradekBroker]:
             "odradek.metrics.listen": f"127.0.0.1:{judge.free_port()}",
         },
     )
-    faulty(broker)
+    make_faulty(broker)
     with broker:
         yield broker
 

@@ -8,6 +8,7 @@ stop cannot close the logs, as with a disk that does not answer, and one after a
 instead of twenty.
 """
 
+import errno
 import os
 import sys
 import time
@@ -27,6 +28,7 @@ from broker.server.listener import Listener
 from broker.server.main import serve
 from broker.server.maintenance import Maintenance
 from broker.server.retention import Retention
+from broker.storage.filesystem import RealFile
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
 
@@ -41,6 +43,7 @@ FAULTS: dict[str, tuple[type[Any], str]] = {
     "flush": (Maintenance, "_flush_due"),
     "session": (Rebalance, "_on_session_over"),
     "timeout": (TransactionShard, "_on_timeout"),
+    "write": (RealFile, "append"),
 }
 
 
@@ -54,6 +57,8 @@ def strike(file: Path) -> None:
             file.unlink()
         else:
             file.write_text(str(int(left) - 1))
+    if file.name == "write":
+        raise OSError(errno.EIO, "injected: write")
     raise RuntimeError(f"injected: {file.name}")
 
 

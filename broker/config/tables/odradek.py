@@ -28,6 +28,7 @@ KEYS = (
         "Free space of a log directory below which followers stop writing as well.",
         Range(0),
         scope=CLUSTER_WIDE,
+        has_effect=True,
     ),
     ConfigKey(
         "odradek.log.append",
@@ -42,9 +43,10 @@ KEYS = (
         "odradek.log.mapped.segments",
         INT,
         "256",
-        "Most active segments that are mapped at a time.",
+        "Most active segments that are mapped at a time; others are written by pwrite.",
         Range(0),
         importance=LOW,
+        has_effect=True,
     ),
     ConfigKey(
         "odradek.metrics.listen",

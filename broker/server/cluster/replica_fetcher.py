@@ -445,6 +445,8 @@ class _Session:
                 result.high_watermark,
                 result.log_start_offset,
             )
+            if result.records and broker.logs.is_below_replication_floor(followed.topic_partition):
+                raise DiskFullError("free disk space is below odradek.disk.floor.replication.bytes")
             if self._fetcher.is_throttled(followed):
                 throttle = self._membership.replication.follower_throttle
                 throttle.record(len(result.records), broker.clock.monotonic_ms())

@@ -167,7 +167,7 @@ def fail_to_pull(position: int, length: int) -> None:
 async def test_retention_runs_at_once_when_room_gets_short_and_often_while_it_is() -> None:
     fs = faulty()
     world = MaintainedWorld(["/a"], fs)
-    world.logs._floor_bytes = 1000
+    world.logs.floor_bytes = 1000
     world.maintenance.start()
     world.maintenance._on_tick()
     assert "retention" not in world.spawned
@@ -275,7 +275,7 @@ async def test_a_directory_that_is_gone_is_offline_at_the_next_tick_alone() -> N
     bad, good = world.host("bad", topic_id=uuid.UUID(int=1)), world.host("good")
     lost = world.logs._where[bad.topic_partition].path
     assert world.logs._where[good.topic_partition].path != lost
-    world.logs._floor_bytes = 1
+    world.logs.floor_bytes = 1
     measure = fs.free_bytes
 
     def free_bytes(path: str) -> int:

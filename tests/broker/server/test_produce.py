@@ -426,10 +426,10 @@ def test_a_disk_that_fails_under_one_partition_fails_what_waited_for_another() -
 
 def test_below_the_floor_clients_are_refused(world: HandlerWorld) -> None:
     world.host()
-    world.logs._floor_bytes = 1 << 62
+    world.logs.floor_bytes = 1 << 62
     world.logs.tick(world.scheduler.now_ms + 60_000)
     assert results(produce(world, (0, batch()))) == [(0, KAFKA_STORAGE_ERROR, -1)]
-    world.logs._floor_bytes = 1
+    world.logs.floor_bytes = 1
     world.logs.tick(world.scheduler.now_ms + 120_000)
     assert results(produce(world, (0, batch()))) == [(0, 0, 0)]
 

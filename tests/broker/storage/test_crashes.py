@@ -90,7 +90,9 @@ class Run:
         self.crashes_by_power = 0
 
     def start(self) -> LogManager:
-        return open_manager([ROOT], CONFIG, fs=self.fs, clock=self.clock, may_map=self.is_mapped)
+        return open_manager(
+            [ROOT], CONFIG, fs=self.fs, clock=self.clock, max_mapped_tails=256 * self.is_mapped
+        )
 
     def begin_producers_anew(self) -> None:
         """What they wrote may be gone: a client goes on with a new epoch from sequence 0."""

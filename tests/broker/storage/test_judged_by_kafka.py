@@ -69,7 +69,7 @@ def fill_with_transactions(log: Log) -> None:
 def test_everything_that_is_written_is_sound(tmp_path: Path, is_mapped: bool) -> None:
     apache.require_jars()
     rng = random.Random(1)
-    manager = open_manager([tmp_path / "logs"], may_map=is_mapped)
+    manager = open_manager([tmp_path / "logs"], max_mapped_tails=256 * is_mapped)
     logs = [
         manager.get_or_create(TopicPartition("t", index), None, config(segment_bytes=40_000))
         for index in range(5)
@@ -97,7 +97,7 @@ def test_everything_that_is_written_is_sound(tmp_path: Path, is_mapped: bool) ->
         flush(log)
     kept = {log.topic_partition: log.log_end_offset for log in logs}
     manager.directories[str(tmp_path / "logs")].close()
-    manager = open_manager([tmp_path / "logs"], may_map=is_mapped)
+    manager = open_manager([tmp_path / "logs"], max_mapped_tails=256 * is_mapped)
     # After a kill and its recovery.
     dump_log.check(tmp_path / "logs")
     assert {tp: log.log_end_offset for tp, log in manager.logs.items()} == kept

@@ -88,6 +88,7 @@ class Pair:
             clock=world.scheduler,
             loop=asyncio.get_running_loop(),
             replicas=world.replicas,
+            logs=world.logs,
             config=self.leader.broker.config,
             tasks=TaskGroup(asyncio.get_running_loop()),
             maintenance=SimpleNamespace(report_once=self.reported.append),

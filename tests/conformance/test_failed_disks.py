@@ -1,0 +1,100 @@
+"""Disks of a cluster's brokers that fail or are full: others lead, nothing acknowledged is lost. Real processes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from tests.support import processes
+from tests.support.cluster import Cluster
+from tests.support.faults import EXIT_FAILED, faulty_cluster, plant, wait_for_end
+from tests.support.replicated import (
+    consume_values,
+    create_topic,
+    log_bytes,
+    partitions_of,
+    produce_values,
+    wait_for_isr,
+)
+from tests.support.zookeeper import ZooKeeper
+
+FLOOR = "odradek.disk.floor.replication.bytes"
+
+
+@pytest.fixture
+def cluster(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[Cluster]:
+    lag = {"replica.lag.time.max.ms": "2000"}
+    with faulty_cluster(zookeeper, tmp_path, **lag) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_broker_whose_disk_fails_ends_and_others_go_on(cluster: Cluster, role: str) -> None:
+    """Alone in the cluster it would answer KAFKA_STORAGE_ERROR to all, and keep its leadership."""
+    topic = create_topic(cluster, configs={"min.insync.replicas": "2"})
+    (partition,) = partitions_of(cluster, topic)
+    before = [f"before {number}" for number in range(20)]
+    produce_values(cluster, topic, before)
+    followers = sorted(set(cluster.brokers) - {partition.leader_id})
+    failing = partition.leader_id if role == "leader" else followers[0]
+    broker = cluster.brokers[failing]
+    file = plant(broker, "write", None)
+    amid = [f"amid {number}" for number in range(200)]
+    produce_values(cluster, topic, amid)
+    assert wait_for_end(broker) == EXIT_FAILED
+    output = broker.output.read_text()
+    assert re.search(r"this broker ends, .*no log directory works any more: .*injected", output)
+    wait_for_isr(cluster, topic, set(cluster.brokers) - {failing})
+    with pytest.raises(AssertionError, match="no log directory works"):
+        broker.start()
+    assert wait_for_end(broker) == 1
+    file.unlink()
+    broker.start()
+    wait_for_isr(cluster, topic, set(cluster.brokers))
+    after = [f"after {number}" for number in range(20)]
+    produce_values(cluster, topic, after)
+    assert consume_values(cluster, topic, 240) == before + amid + after
+
+
+def set_floor(cluster: Cluster, number: int, value: str | None) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    how = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+    entry = ConfigEntry(FLOOR, value or "", incremental_operation=how)
+    resource = ConfigResource(ResourceType.BROKER, str(number), incremental_configs=[entry])
+    (done,) = admin.incremental_alter_configs([resource]).values()
+    done.result(30)
+
+
+def test_a_follower_below_the_second_floor_waits_for_room(cluster: Cluster) -> None:
+    topic = create_topic(cluster, configs={"min.insync.replicas": "2"})
+    (partition,) = partitions_of(cluster, topic)
+    number = next(each for each in cluster.brokers if each != partition.leader_id)
+    broker = cluster.brokers[number]
+    set_floor(cluster, number, str(1 << 60))
+
+    def is_waiting() -> bool:
+        produce_values(cluster, topic, ["x"], acks=1, **{"enable.idempotence": False})
+        return f"{topic}-0 cannot follow" in broker.output.read_text()
+
+    processes.wait_until(is_waiting, 60, "one that waits for room")
+    held = log_bytes(cluster, number, topic)
+    wait_for_isr(cluster, topic, set(cluster.brokers) - {number})
+    # Both ways of acknowledging go on: what waits for room does not count, and costs no lease.
+    produce_values(cluster, topic, ["x"] * 10)
+    produce_values(cluster, topic, ["x"] * 10, acks=1, **{"enable.idempotence": False})
+    assert log_bytes(cluster, number, topic) == held
+    assert broker.process is not None
+    assert broker.process.poll() is None
+    set_floor(cluster, number, None)
+    wait_for_isr(cluster, topic, set(cluster.brokers))
+    assert log_bytes(cluster, number, topic) == log_bytes(cluster, partition.leader_id, topic)
