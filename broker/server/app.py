@@ -244,9 +244,8 @@ class Broker:
         self.request_stop()
 
     def _on_storage_error(self, error: StorageError) -> None:
-        """A single node goes on telling what is wrong; in a cluster others can lead, once this broker has ended."""
-        if self.logs.is_offline:
-            self.fail(f"no log directory works any more: {error}")
+        """In a cluster others can lead what lay there, once this broker has ended. Its next life does without."""
+        self.fail(f"log directory {error.log_dir} has failed: {error}")
 
     def _check_stop(self) -> None:
         if self.stop_requested.is_set():

@@ -81,6 +81,12 @@ class Hosting:
         directories does not mean that their topics were deleted. They are set aside.
         """
         self._clear_strays(image, may_delete)
+        self._broker.logs.withhold(
+            TopicPartition(topic.name, index)
+            for topic in image.topics.values()
+            for index, partition in enumerate(topic.partitions)
+            if self._broker.holds(partition)
+        )
         self._tell_brokers(image)
         for topic in image.topics.values():
             self._host(topic)

@@ -15,7 +15,7 @@ import contextlib
 import itertools
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
@@ -315,6 +315,17 @@ class LogManager:
     def is_offline(self) -> bool:
         """Whether no directory is left that works."""
         return not self._online()
+
+    def withhold(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """They exist: those that no directory has lie in one that is offline, and are not made anew, empty."""
+        offline = [each for each in self.directories.values() if each.is_offline]
+        if not offline:
+            return
+        missing = [each for each in topic_partitions if each not in self._where]
+        for topic_partition in missing:
+            self._where[topic_partition] = offline[0]
+        if missing:
+            _log.error("%d partitions wait for a log directory that is offline", len(missing))
 
     def on_storage_error(self, error: StorageError) -> list[TopicPartition]:
         """A directory failed: serve nothing of it any more. Gives the partitions that are lost."""

@@ -1,4 +1,4 @@
-"""Disks of a cluster's brokers that fail or are full: others lead, nothing acknowledged is lost. Real processes."""
+"""Disks that fail, are gone or full: others lead, nothing acknowledged is lost. Real processes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.support import processes
+from tests.support import processes, requests
 from tests.support.cluster import Cluster
 from tests.support.faults import EXIT_FAILED, faulty_cluster, plant, wait_for_end
+from tests.support.odradek import OdradekBroker
+from tests.support.record_batches import batch
 from tests.support.replicated import (
     consume_values,
     create_topic,
@@ -26,8 +28,10 @@ from tests.support.replicated import (
     produce_values,
     wait_for_isr,
 )
+from tests.support.wire import Wire
 from tests.support.zookeeper import ZooKeeper
 
+STORAGE_ERROR = 56
 FLOOR = "odradek.disk.floor.replication.bytes"
 
 
@@ -53,7 +57,7 @@ def test_a_broker_whose_disk_fails_ends_and_others_go_on(cluster: Cluster, role:
     produce_values(cluster, topic, amid)
     assert wait_for_end(broker) == EXIT_FAILED
     output = broker.output.read_text()
-    assert re.search(r"this broker ends, .*no log directory works any more: .*injected", output)
+    assert re.search(r"this broker ends, .*log directory .* has failed: .*injected", output)
     wait_for_isr(cluster, topic, set(cluster.brokers) - {failing})
     with pytest.raises(AssertionError, match="no log directory works"):
         broker.start()
@@ -64,6 +68,42 @@ def test_a_broker_whose_disk_fails_ends_and_others_go_on(cluster: Cluster, role:
     after = [f"after {number}" for number in range(20)]
     produce_values(cluster, topic, after)
     assert consume_values(cluster, topic, 240) == before + amid + after
+
+
+@pytest.fixture
+def two_disks(tmp_path: Path) -> Iterator[OdradekBroker]:
+    disks = f"{tmp_path / 'a'},{tmp_path / 'b'}"
+    with OdradekBroker(tmp_path, {"log.dirs": disks}) as broker:
+        yield broker
+
+
+def test_what_lies_on_a_disk_that_is_gone_is_not_begun_anew(
+    two_disks: OdradekBroker, tmp_path: Path
+) -> None:
+    """Empty logs on the other disk would say that nothing was ever written."""
+    with Wire(two_disks.address) as wire:
+        topics = [requests.create_topic(wire) for _ in range(4)]
+        for topic in topics:
+            requests.produce_values(wire, topic, [b"x"] * 5)
+    lost = {path.name[:-2] for path in (tmp_path / "b").glob("*-0")}
+    assert 0 < len(lost) < len(topics)
+    two_disks.stop()
+    (tmp_path / "b").rename(tmp_path / "pulled out")
+    (tmp_path / "b").write_text("not a directory")
+    two_disks.start()
+    with Wire(two_disks.address) as wire:
+        for topic in topics:
+            answer = requests.try_produce(wire, topic, batch([b"y"], timestamp=requests.now_ms()))
+            assert answer.error_code == (STORAGE_ERROR if topic in lost else 0)
+        new = requests.create_topic(wire)
+        requests.produce_values(wire, new, [b"x"] * 6)
+    two_disks.stop()
+    (tmp_path / "b").unlink()
+    (tmp_path / "pulled out").rename(tmp_path / "b")
+    two_disks.start()
+    with Wire(two_disks.address) as wire:
+        ends = {topic: requests.end_offset(wire, topic) for topic in [*topics, new]}
+    assert ends == {topic: 5 if topic in lost else 6 for topic in [*topics, new]}
 
 
 def set_floor(cluster: Cluster, number: int, value: str | None) -> None:
