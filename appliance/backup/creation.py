@@ -32,6 +32,7 @@ PLAIN_FILES: Final = (
     "initial-admin-password",
     "broker.properties",
     "adopted.json",
+    "imported.json",
     "odradek.json",
 )
 DIRECTORIES: Final = ("reports", "run-logs")

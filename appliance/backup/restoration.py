@@ -91,7 +91,7 @@ def restore(target: Target, manifest: dict[str, Any], data: Path, progress: Prog
 
 
 def _make_empty(data: Path) -> None:
-    data.mkdir(parents=True, exist_ok=True)
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
     mark = data / RESTORING_NAME
     found = [path for path in data.iterdir() if path.name != "lost+found"]
     if found and not mark.exists():

@@ -61,6 +61,17 @@ def no_room(error: OSError, where: Path) -> CommandError:
     return CommandError(f"{error.filename or where}: {error.strerror}", code="NOT_WRITTEN")
 
 
+def refuse_one_in_the_other(target: Path, data: Path) -> None:
+    """One would be taken for a part of the other, and be lost with it."""
+    target, data = target.resolve(), data.resolve()
+    if data.is_relative_to(target) or target.is_relative_to(data):
+        raise CommandError(
+            f"{target} and the data directory {data} lie one in the other",
+            hint="Name a directory beside it, better on another disk.",
+            code="ONE_IN_THE_OTHER",
+        )
+
+
 class Pruned(NamedTuple):
     """Names of backups, and bytes."""
 
@@ -91,8 +102,19 @@ class Target:
                 hint=f"`odradek backup create {self.path}` makes the first.",
                 code="NO_BACKUP",
             ) from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CommandError(f"{self.path / MARK} cannot be read: {error}") from None
+        except PermissionError as error:
+            raise CommandError(
+                f"{self.path / MARK} cannot be read: {error.strerror}",
+                hint="Call this as the user who made the backups: they hold secrets.",
+                code="NOT_READ",
+            ) from None
+        except (OSError, ValueError, KeyError, TypeError):
+            raise CommandError(
+                f"{self.path / MARK} is damaged",
+                hint=f'It holds {{"format": {FORMAT}}} for backups of this version: write that into it, then'
+                f" `odradek backup verify {self.path}` tells whether all else is whole.",
+                code="DAMAGED",
+            ) from None
         if found > FORMAT:
             raise CommandError(
                 f"the backups in {self.path} are of a newer Odradek",
@@ -249,7 +271,12 @@ class Target:
                 raise ValueError("its bytes have changed")
             manifest: dict[str, Any] = json.loads(body)
         except (OSError, ValueError) as error:
-            raise CommandError(f"{path} is damaged: {error}", code="DAMAGED") from None
+            raise CommandError(
+                f"{path} is damaged: {error}",
+                hint=f"--backup names another one of `odradek backup list {self.path}`; without this file"
+                " that backup is gone, and the others are as they were.",
+                code="DAMAGED",
+            ) from None
         return manifest
 
     def prune(self, keep: int, digests_of: Callable[[dict[str, Any]], set[str]]) -> Pruned:

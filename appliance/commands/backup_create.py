@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from appliance.backup.creation import Creation, Totals
-from appliance.backup.target import Target, no_room, size_words
+from appliance.backup.target import Target, no_room, refuse_one_in_the_other, size_words
 from appliance.failure import EXIT_USAGE, CommandError
 from appliance.options import command, data_option, pass_session
 from appliance.output import Column, Report, Table, format_size
@@ -46,6 +46,7 @@ def create(session: Session, target: Path, data: Path, config: Path | None) -> i
         loaded = load_for_serve({"data": data}, config)
     except ConfigError as error:
         raise CommandError(str(error), code="CONFIG", exit_code=EXIT_USAGE) from None
+    refuse_one_in_the_other(target, data)
     place = Target(target.absolute())
     clock = SystemClock()
     noted_ms = clock.monotonic_ms()

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from appliance.backup import restoration
-from appliance.backup.target import Target, no_room
-from appliance.failure import ItemError
+from appliance.backup.target import Target, no_room, refuse_one_in_the_other
+from appliance.failure import CommandError, ItemError
 from appliance.options import command, data_option, pass_session
 from appliance.output import Column, Report, Table, format_size
 from appliance.session import Session
@@ -66,8 +66,13 @@ def list_backups(session: Session, target: Path) -> int:
     """List the backups in the directory TARGET, the oldest first."""
     place = Target(target.absolute())
     place.open()
-    rows = [_row(name, place.read_manifest(name)) for name in place.backups()]
-    return session.emit(Report([Table(COLUMNS, rows)]))
+    rows, errors = [], []
+    for name in place.backups():
+        try:
+            rows.append(_row(name, place.read_manifest(name)))
+        except CommandError as error:
+            errors.append(error.item)
+    return session.emit(Report([Table(COLUMNS, rows)], errors))
 
 
 @command("verify")
@@ -87,6 +92,10 @@ def verify(session: Session, target: Path, wanted: str | None) -> int:
         ItemError("DAMAGED", what, {"file": file})
         for file, what in restoration.damage_in(place, manifest, _Steps(session, "read"))
     ]
+    if errors:
+        session.note(
+            f"Remove the damaged files: the next `odradek backup create {target}` copies anew what the node still has."
+        )
     text = f"backup {name} is {'damaged' if errors else 'whole'}\n"
     return session.emit(Report([Table(COLUMNS, [_row(name, manifest)])], errors, text=text))
 
@@ -107,6 +116,7 @@ def restore(session: Session, target: Path, wanted: str | None, data: Path) -> i
     name = place.choose(wanted)
     manifest = place.read_manifest(name)
     try:
+        refuse_one_in_the_other(target, data)
         restoration.restore(place, manifest, data.absolute(), _Steps(session, "written"))
     except OSError as error:
         raise no_room(error, data) from None

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 NOTE_EVERY_MS = 2000
 PATIENCE_MS = 60_000
+UNREACHED = (
+    "SOURCE is HOST:PORT of a broker that runs, as its other clients dial it. Where it wants TLS or a password,"
+    " --source-config FILE or --source-property K=V says so; --timeout waits longer."
+)
 COLUMNS = (Column("topic"), Column("outcome"), Column("offsets", "count"))
 
 
@@ -108,7 +112,10 @@ def import_topics(
     try:
         from_there.check()
     except KafkaFailure as failure:
-        raise CommandError.of(failure, source) from None
+        told = CommandError.of(failure, source)
+        raise CommandError(
+            f"the source: {told}", hint=UNREACHED, code=told.item.code, exit_code=told.exit_code
+        ) from None
     wish = Wish(
         data.absolute(), topics, not no_groups, not prepare, replicas, PATIENCE_MS, fetch_size
     )

@@ -111,7 +111,11 @@ class Import:
                 code="ANOTHER_CLUSTER",
             )
         if there.cluster_id == own:
-            raise CommandError("the source is this cluster itself", code="SAME_CLUSTER")
+            raise CommandError(
+                "the source is this cluster itself",
+                hint="SOURCE names another one; -b and --data name this one.",
+                code="SAME_CLUSTER",
+            )
         return there, len(here.brokers)
 
     def _make_topics(self, there: ClusterView, brokers: int) -> list[TopicPlan]:

@@ -1,5 +1,6 @@
 """Backups of brokers that are written to meanwhile, brought back and compared record by record."""
 
+import hashlib
 import json
 import os
 import signal
@@ -327,6 +328,157 @@ def test_a_cut_stays_where_it_was_until_compaction_passes_it(
     node.control("backup_end", id=cut)
     with pytest.raises(ControlError, match="cut is gone"):
         node.control("backup_files", **asked)
+
+
+def test_what_is_damaged_is_copied_anew_once_it_is_removed(
+    odradek: Odradek, node: OdradekBroker, wire: Wire, tmp_path: Path
+) -> None:
+    """Of two backups that share it both are whole then."""
+    topic = requests.create_topic(wire)
+    fill(wire, topic, 3)
+    target = tmp_path / "target"
+    names = []
+    for _ in range(2):
+        (row,) = odradek("backup", "create", target, "--data", node.data, "--format", "json").data
+        names.append(row["backup"])
+    sealed = json.loads((target / "known.jsonl").read_text().splitlines()[0])
+    (damaged,) = target.glob(f"objects/*/{sealed[-1]}")
+    content = bytearray(damaged.read_bytes())
+    content[-1] ^= 1
+    damaged.write_bytes(content)
+    done = odradek("backup", "verify", target)
+    assert done.code == 1
+    assert str(damaged) in done.err
+    assert f"Remove the damaged files: the next `odradek backup create {target}`" in done.err
+    damaged.unlink()
+    odradek("backup", "create", target, "--data", node.data).ok()
+    for name in names:
+        assert "is whole" in odradek("backup", "verify", target, "--backup", name).ok().out
+
+
+def test_one_damaged_manifest_does_not_hide_the_others(
+    odradek: Odradek, node: OdradekBroker, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    for _ in range(2):
+        odradek("backup", "create", target, "--data", node.data).ok()
+    first, second = sorted((target / "manifests").iterdir())
+    os.truncate(second, second.stat().st_size - 1)
+    listed = odradek("backup", "list", target, "--format", "json")
+    assert listed.code == 1
+    assert [row["backup"] for row in listed.data] == [first.stem]
+    assert [error["code"] for error in json.loads(listed.out)["errors"]] == ["DAMAGED"]
+    for command in (["verify"], ["restore", "--data", tmp_path / "no"]):
+        done = odradek("backup", command[0], target, *command[1:])
+        assert done.code == 1
+        assert f"{second} is damaged" in done.err
+        assert "--backup names another one" in done.err
+    assert not (tmp_path / "no").exists()
+    odradek("backup", "restore", target, "--backup", first.stem, "--data", tmp_path / "yes").ok()
+    (target / "odradek-backup.json").write_text('{"for')
+    done = odradek("backup", "verify", target, "--backup", first.stem)
+    assert done.code == 1
+    assert '{"format": 1}' in done.err
+    (target / "odradek-backup.json").write_text('{"format": 1}')
+    odradek("backup", "verify", target, "--backup", first.stem).ok()
+
+
+def test_a_backup_of_a_newer_version_is_refused(
+    odradek: Odradek, node: OdradekBroker, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    odradek("backup", "create", target, "--data", node.data).ok()
+    (path,) = (target / "manifests").iterdir()
+    manifest = json.loads(path.read_bytes().partition(b"\n")[2])
+    body = json.dumps({**manifest, "layout": LAYOUT + 1, "version": "9.0"}).encode()
+    path.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+    done = odradek("backup", "restore", target, "--data", tmp_path / "no")
+    assert done.code == 1
+    assert "of Odradek 9.0, which is newer" in done.err
+    assert "with that version or a later one" in done.err
+    assert not (tmp_path / "no").exists()
+    (target / "odradek-backup.json").write_text('{"format": 2}')
+    for line in (["create", "--data", node.data], ["list"], ["verify"], ["restore"]):
+        done = odradek("backup", line[0], target, *line[1:])
+        assert done.code == 1
+        assert "of a newer Odradek" in done.err
+
+
+def test_backups_and_data_do_not_lie_one_in_the_other(
+    odradek: Odradek, node: OdradekBroker, tmp_path: Path
+) -> None:
+    (tmp_path / "by-another-name").symlink_to(node.data)
+    for inside in (node.data / "backups", node.data, tmp_path / "by-another-name" / "logs" / "x"):
+        done = odradek("backup", "create", inside, "--data", node.data)
+        assert done.code == 1
+        assert "lie one in the other" in done.err
+    assert not (node.data / "backups").exists()
+    target = tmp_path / "target"
+    odradek("backup", "create", target, "--data", node.data).ok()
+    done = odradek("backup", "restore", target, "--data", target / "objects" / "data")
+    assert done.code == 1
+    assert "lie one in the other" in done.err
+    assert not (target / "objects" / "data").exists()
+    odradek("backup", "verify", target).ok()
+
+
+def test_each_backup_is_as_the_node_was_whatever_was_cleaned_between_them(
+    odradek: Odradek, node: OdradekBroker, wire: Wire, tmp_path: Path
+) -> None:
+    """Retention has removed segments and compaction has replaced some when the second one is made."""
+    small = {"segment.bytes": "1048576", "file.delete.delay.ms": "0"}
+    empty = requests.create_topic(wire, partitions=2)
+    kept = requests.create_topic(wire, configs={**small, "retention.bytes": "-1"})
+    keyed = requests.create_topic(
+        wire, configs={**small, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+    )
+    fill(wire, kept, 5)
+    for number in range(300):
+        data = record_batches.batch(
+            [record_batches.Record(key=b"%d" % (number % 3), value=b"%d" % number)],
+            timestamp=requests.now_ms(),
+        )
+        requests.produce(wire, keyed, data)
+
+    def state(wire: Wire) -> list[object]:
+        partitions = [(empty, 0), (empty, 1), (kept, 0), (keyed, 0)]
+        return [
+            (
+                requests.start_offset(wire, topic, partition=index),
+                requests.end_offset(wire, topic, partition=index),
+                requests.read_all(wire, topic, partition=index, start=requests.start_offset(wire, topic, partition=index)),
+            )
+            for topic, index in partitions
+        ]  # fmt: skip
+
+    target = tmp_path / "target"
+    rows, states = [], []
+    for number in range(2):
+        if number:
+            requests.alter_config(wire, kept, "retention.bytes", "1500000")
+            node.control("retention", topics=[kept])
+            node.control("compact", topics=[keyed], roll=True)
+            processes.wait_until(lambda: requests.start_offset(wire, kept) > 0, 60, "retention")
+            processes.wait_until(
+                lambda: len(requests.read_all(wire, keyed)) <= 4, 60, "compaction"
+            )  # fmt: skip
+        states.append(state(wire))
+        (row,) = odradek("backup", "create", target, "--data", node.data, "--format", "json").data
+        rows.append(row)
+        odradek("backup", "verify", target).ok()
+    assert states[0] != states[1]
+    assert rows[1]["new_bytes"] < rows[1]["bytes"]
+    for row, before in zip(rows, states, strict=True):
+        place = tmp_path / row["backup"]
+        odradek(
+            "backup", "restore", target, "--data", place / "data", "--backup", row["backup"]
+        ).ok()
+        assert (place / "data").stat().st_mode & 0o777 == 0o700
+        with (
+            OdradekBroker(place, SETTINGS, data=place / "data") as again,
+            Wire(again.address) as restored,
+        ):
+            assert state(restored) == before
 
 
 def test_what_got_shorter_or_was_damaged_is_noticed(tmp_path: Path) -> None:
