@@ -41,6 +41,7 @@ DIAL_TIMEOUT_S = 3.0
 _ODD_FILE_SYSTEMS = ("btrfs", "zfs", "9p", "fuse", "overlay", "aufs")
 _REMOTE_FILE_SYSTEMS = ("nfs", "cifs", "smb", "ceph", "glusterfs")
 _UNSPECIFIED = frozenset({"", "0.0.0.0", "[::]"})  # noqa: S104 - told, not bound
+_SET_CLOCK = "As root: `timedatectl set-ntp true`, or `apt install chrony`"
 _CLOCK_UNSYNCHRONISED = 5
 """``TIME_ERROR`` of adjtimex(2)."""
 
@@ -146,7 +147,8 @@ def check_clock(data_directory: Path, now_ms: int) -> Check:
             "clock",
             Verdict.WARN,
             f"files in the data directory are {ahead_s} s from the future",
-            "The clock went back. Records written before it did are kept longer by retention.",
+            "The clock went back: records written before it did are kept longer by retention."
+            f" {_SET_CLOCK}.",
         )
     state = kernel_clock_state()
     if state == _CLOCK_UNSYNCHRONISED:
@@ -154,7 +156,7 @@ def check_clock(data_directory: Path, now_ms: int) -> Check:
             "clock",
             Verdict.WARN,
             "not synchronised, as far as the kernel knows",
-            "Run chrony or systemd-timesyncd; in a container ask the host.",
+            f"{_SET_CLOCK}; in a container on its host.",
         )
     return Check("clock", Verdict.OK, "synchronised" if state is not None else "state not known")
 
@@ -176,7 +178,7 @@ def _check_other_clock(told: Mapping[str, Any]) -> Check:
         name,
         Verdict.WARN,
         words,
-        "Run chrony or systemd-timesyncd on both: timestamps of records and retention go by them.",
+        f"{_SET_CLOCK}, on both: timestamps of records and retention go by them.",
     )
 
 
@@ -216,7 +218,7 @@ def check_data_directory(directory: Path) -> Check:
             "data directory",
             Verdict.FAIL,
             f"{directory} cannot be written",
-            "Choose another one with --data DIR, or give this user the right to write there.",
+            f"Choose another one with --data DIR, or as root: `chown -R {os.geteuid()} {directory}`.",
         )
     return Check("data directory", Verdict.OK, f"{directory}, {_held_by(directory)}")
 
@@ -319,7 +321,8 @@ def check_port(
             name,
             Verdict.FAIL,
             f"cannot be listened on at {host}: {problem.strerror}",
-            "Something else has it, or the address is not this machine's: --listen HOST:PORT.",
+            f"Something else has it (`ss -ltnp sport = :{port}` tells who), or the address is not this machine's:"
+            " --listen HOST:PORT.",
         )
     return Check(name, Verdict.OK, f"a Kafka broker answers on {host}")
 

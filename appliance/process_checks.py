@@ -17,11 +17,16 @@ from typing import Any, Final
 from appliance import child, schema
 from appliance.checks import DIAL_TIMEOUT_S, Check, Verdict
 from appliance.supervisor import serve_lock
+from broker.clock import SystemClock
 from dashboard.probe import join_address, reachable, split_address
 
 DEFAULT_WEB: Final = "127.0.0.1:8080"
 SCHEDULER_LEASE: Final = "scheduler"
-LOG_HINT = "Its log lines, after the name of the process in what `odradek serve` writes, say why."
+STARTING_S: Final = 60.0
+LOG_HINT = (
+    "What `odradek serve` writes says why, after the name of the process (`journalctl -u odradek`); to start it"
+    " anew: `systemctl restart odradek`, or Ctrl-C and `odradek serve`."
+)
 BindProblem = Callable[[tuple[str, int]], OSError | None]
 
 
@@ -35,7 +40,8 @@ def check_processes(data_directory: Path, web: str, bind_problem: BindProblem) -
     if "web" in programs:
         found.append(check_web(split_address(str(holder["web"]))))
     if "worker" in programs:
-        found += [check_worker(data_directory), check_beat(data_directory)]
+        age_s = (SystemClock().wall_ms() - int(holder.get("started_ms", 0))) / 1000
+        found += [check_worker(data_directory), check_beat(data_directory, age_s)]
     return found
 
 
@@ -49,7 +55,8 @@ def check_web_port(address: tuple[str, int], bind_problem: BindProblem) -> Check
         "web",
         Verdict.FAIL,
         f"port {port} cannot be listened on at {host}: {problem.strerror}",
-        "Something else has it, or the address is not this machine's: --web HOST:PORT.",
+        f"Something else has it (`ss -ltnp sport = :{port}` tells who), or the address is not this machine's:"
+        " --web HOST:PORT.",
     )
 
 
@@ -74,8 +81,11 @@ def check_worker(data_directory: Path) -> Check:
     return Check("worker", Verdict.FAIL, "does not run, or is not ready", LOG_HINT)
 
 
-def check_beat(data_directory: Path) -> Check:
-    """Some worker watches the schedules: the lease in the database, where that is a file."""
+def check_beat(data_directory: Path, serve_age_s: float) -> Check:
+    """Some worker watches the schedules: the lease in the database, where that is a file.
+
+    A worker that hangs is not restarted, and nothing but its lease tells: it ends then.
+    """
     path = data_directory / schema.DATABASE_NAME
     if os.environ.get("DATABASE_URL") or os.environ.get("ODRADEK_DATABASE_URL"):
         return Check("beat", Verdict.INFO, "its lease is in another database; /metrics tells of it")
@@ -83,8 +93,10 @@ def check_beat(data_directory: Path) -> Check:
         lease = _lease(path)
     except sqlite3.Error as error:
         return Check("beat", Verdict.INFO, f"{path} cannot be read: {error}")
+    if lease is None and serve_age_s < STARTING_S:
+        return Check("beat", Verdict.INFO, "no worker watches the schedules yet")
     if lease is None:
-        return Check("beat", Verdict.WARN, "no worker watches the schedules", LOG_HINT)
+        return Check("beat", Verdict.FAIL, "no worker watches the schedules", LOG_HINT)
     return Check("beat", Verdict.OK, f"schedules are watched by {lease}")
 
 

@@ -68,7 +68,10 @@ def _check_server(address: tuple[str, int], ask: Ask) -> Check:
     except OSError as error:
         reason = error.strerror or str(error) or type(error).__name__
         return Check(
-            name, Verdict.WARN, f"does not answer: {reason}", "Is it started, and reachable?"
+            name,
+            Verdict.WARN,
+            f"does not answer: {reason}",
+            f"On {address[0]}: `systemctl start zookeeper`; if it runs there, a firewall is between.",
         )
     mode = re.search(r"^Mode: (\S+)", told, re.MULTILINE)
     version = re.search(r"^Zookeeper version: ([^\s,-]+)", told, re.MULTILINE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from appliance import checks, control, zookeeper_check
 from appliance.checks import Check, Verdict
@@ -15,6 +16,7 @@ from appliance.options import ADDRESS, command, data_option, pass_session
 from appliance.output import Column, Report, Table
 from appliance.process_checks import DEFAULT_WEB, check_processes
 from appliance.session import Session
+from appliance.supervisor import serve_lock
 from appliance.supervisor.preflight import bind_problem
 from broker.clock import SystemClock
 from dashboard import probe
@@ -52,9 +54,14 @@ COLUMNS = (
     metavar="HOST:PORT",
     help="The dashboard's port, while nothing is served.",
 )
+@click.pass_context
 @pass_session
-def doctor(session: Session, data: Path, listen: str, web: str) -> int:
-    """Check this machine and the way to the broker. Exit code 10 when something fails."""
+def doctor(session: Session, context: click.Context, data: Path, listen: str, web: str) -> int:
+    """Check this machine and the way to the broker. Exit code 10 when something fails.
+
+    Where `odradek serve` runs on the data directory, it is its broker, unless -b or --listen names another one.
+    """
+    listen = _listen_of_the_serve(session, context, data) or listen
     found = [
         checks.check_python(),
         checks.check_data_directory(data.absolute()),
@@ -85,6 +92,19 @@ def doctor(session: Session, data: Path, listen: str, web: str) -> int:
                 session.note(f"{check.name}: {check.hint}")
     has_failed = any(check.verdict is Verdict.FAIL for check in found)
     return EXIT_UNHEALTHY if has_failed else EXIT_OK
+
+
+def _listen_of_the_serve(session: Session, context: click.Context, data: Path) -> str | None:
+    """Where the serve on ``data`` listens, which is asked then, if nothing else was said; None without."""
+    is_said = context.get_parameter_source("listen") is not ParameterSource.DEFAULT
+    path = data / serve_lock.FILE_NAME
+    holder = serve_lock.read_holder(path) if serve_lock.is_locked(path) else None
+    kafka = None if holder is None else holder.get("kafka")
+    if not isinstance(kafka, str) or is_said:
+        return None
+    if not session.names_cluster:
+        session.bootstrap = probe.join_address(*probe.reachable(*probe.split_address(kafka)))
+    return kafka
 
 
 def _check_partitions(data: Path) -> list[Check]:

@@ -1,12 +1,23 @@
+import json
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.appliance.conftest import Odradek
+from appliance.checks import Verdict
+from appliance.process_checks import check_beat
+from tests.appliance.conftest import Done, Odradek
 from tests.support import judge
+from tests.support.cluster import Cluster
 from tests.support.fixtures import Broker, broker_of_the_file
-from tests.support.odradek import OdradekBroker
+from tests.support.odradek import REPOSITORY, OdradekBroker
+from tests.support.zookeeper import ZooKeeper
 
 # Its health is that of everything on it.
 broker = broker_of_the_file()
@@ -108,3 +119,99 @@ def test_a_directory_that_cannot_be_used_fails(odradek: Odradek, tmp_path: Path)
     assert done.code == 10
     assert "FAIL" in done.out
     assert "--data DIR" in done.err
+
+
+def checks_of(done: Done) -> dict[str, dict[str, str]]:
+    return {row["check"]: row for row in done.data}
+
+
+def test_a_port_that_somebody_else_has_fails_with_who_to_ask(
+    odradek: Odradek, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as kafka,
+        socket.create_server(("127.0.0.1", 0)) as web,
+    ):
+        ports = [each.getsockname()[1] for each in (kafka, web)]
+        monkeypatch.setenv("ODRADEK_WEB", f"127.0.0.1:{ports[1]}")
+        done = odradek(
+            "-b", "127.0.0.1:1", "doctor", "--data", tmp_path, "--listen", f"127.0.0.1:{ports[0]}",
+            "--format", "json",
+        )  # fmt: skip
+    assert done.code == 10
+    found = checks_of(done)
+    for name, port, option in (
+        (f"port {ports[0]}", ports[0], "--listen"),
+        ("web", ports[1], "--web"),
+    ):
+        assert found[name]["status"] == "FAIL"
+        assert f"`ss -ltnp sport = :{port}`" in found[name]["hint"]
+        assert f"{option} HOST:PORT" in found[name]["hint"]
+
+
+def test_a_name_that_nobody_can_look_up_fails(odradek: Odradek, tmp_path: Path) -> None:
+    advertised = {"advertised.listeners": "PLAINTEXT://nowhere.invalid:9092"}
+    with OdradekBroker(tmp_path / "node", advertised) as node:
+        done = odradek(
+            "-b", node.bootstrap, "doctor", "--data", node.data, "--listen", node.bootstrap,
+            "--format", "json",
+        )  # fmt: skip
+    assert done.code == 10
+    failed = [row for row in done.data if row["status"] == "FAIL"]
+    assert failed
+    assert "nowhere.invalid" in str(failed)
+    assert "--advertised HOST:PORT" in failed[0]["hint"]
+
+
+def test_few_descriptors_and_no_java_are_told_with_what_mends_it(tmp_path: Path) -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "JAVA_HOME"}
+    program = [sys.executable, "-m", "appliance", "-b", "127.0.0.1:1", "doctor"]
+    more = ["--data", tmp_path, "--listen", f"127.0.0.1:{judge.free_port()}", "--format", "json"]
+    done = subprocess.run(
+        ["/usr/bin/prlimit", "--nofile=1000:1000", *program, *more],
+        env={**environment, "PATH": str(tmp_path)}, cwd=REPOSITORY, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = {row["check"]: row for row in json.loads(done.stdout)["data"]}
+    assert found["file descriptors"]["status"] == "WARN"
+    assert "limit 1000" in found["file descriptors"]["detail"]
+    assert "ulimit -Hn 65536" in found["file descriptors"]["hint"]
+    assert found["java"]["status"] == "INFO"
+    assert "apt install openjdk-17-jre-headless" in found["java"]["hint"]
+
+
+def test_a_zookeeper_that_is_gone_fails_the_doctor(odradek: Odradek, tmp_path: Path) -> None:
+    with (
+        ZooKeeper(tmp_path) as server,
+        Cluster(tmp_path, server, "/doctor", count=1) as cluster,
+    ):
+        node = cluster.brokers[1]
+        look = [
+            "-b", node.bootstrap, "doctor", "--data", node.data, "--listen", node.bootstrap,
+            "--format", "json",
+        ]  # fmt: skip
+        well = checks_of(odradek(*look).ok())
+        assert well[f"ZooKeeper {server.address}"]["status"] == "OK"
+        server.kill9()
+        done = odradek(*look)
+        assert done.code == 10
+        found = checks_of(done)
+        assert found["ZooKeeper"]["status"] == "FAIL"
+        assert "systemctl start zookeeper" in found[f"ZooKeeper {server.address}"]["hint"]
+
+
+def test_schedules_that_nobody_watches_fail_once_the_serve_has_had_time(tmp_path: Path) -> None:
+    """A worker that hangs has no lease any more, and is otherwise as one that works."""
+    with closing(sqlite3.connect(tmp_path / "odradek.db")) as database:
+        database.execute("CREATE TABLE dashboard_lease (name TEXT, holder TEXT, until TEXT)")
+        database.execute(
+            "INSERT INTO dashboard_lease VALUES ('scheduler', 'w', '2020-01-01 00:00:00')"
+        )
+        database.commit()
+        assert check_beat(tmp_path, 5).verdict is Verdict.INFO
+        found = check_beat(tmp_path, 500)
+        assert found.verdict is Verdict.FAIL
+        assert "systemctl restart odradek" in str(found.hint)
+        database.execute("UPDATE dashboard_lease SET until = '9999-01-01 00:00:00'")
+        database.commit()
+        assert check_beat(tmp_path, 500).verdict is Verdict.OK
