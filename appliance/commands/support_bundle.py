@@ -18,10 +18,11 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import click
 
-from appliance import VERSION, build_facts, control
+from appliance import VERSION, build_facts, client_config, control
 from appliance.config import ApplianceConfig, ConfigError, LoadedConfig, load_for_serve
 from appliance.failure import EXIT_USAGE, CommandError
 from appliance.options import command, data_option, pass_session
@@ -34,7 +35,29 @@ MAX_RUN_LOGS: Final = 50
 TIMEOUT_S: Final = 5.0
 SECRET_FILES: Final = ("secret_key", "initial-admin-password")
 STRUCK: Final = "***"
-_SECRET_NAME: Final = re.compile(r"password|secret|token|jaas|credential|\.key$|private", re.I)
+_SECRET_NAME: Final = re.compile(
+    r"passw(or)?d|passphrase|secret|token|jaas|credential|api_?key|[._]key$|private", re.I
+)
+#: Passwords that stand in a value with other things around them.
+_INSIDE: Final = (
+    re.compile(r"://[^/\s:@]*:([^\s@]+)@"),
+    re.compile(r"""password\s*=\s*["']([^"']+)["']""", re.I),
+)
+_SHORT: Final = 6
+"""Characters of a secret that is struck out as a word only: half of the text may hold it otherwise."""
+#: What looks like a secret, whoever wrote it; the first group stays.
+_IN_ANY_TEXT: Final = (
+    re.compile(r"(://[^/\s:@\"']*:)[^\s@/\"']+(?=@)"),
+    re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?=-----END|\Z)", re.DOTALL),
+)
+_IN_LOGS: Final = (
+    re.compile(
+        r"""([\w.-]*(?:passw(?:or)?d|passphrase|secret|token|credential|api_?key)[\w.-]*["']?\s*[=:]\s*)"""
+        r"""(?:"[^"]*"|'[^']*'|[^\s,;&"']+)""",
+        re.I,
+    ),
+    re.compile(r"(\b(?:Bearer|Basic)\s+)[\w.+/=~-]+", re.I),
+)
 
 
 @command("support-bundle")
@@ -64,7 +87,10 @@ def support_bundle(session: Session, file: Path | None, data: Path, config: Path
     parts = {name: _struck(text, secrets) for name, text in _parts(loaded, data.absolute())}
     listing = "".join(f"{len(text.encode()):>10}  {name}\n" for name, text in parts.items())
     try:
-        with tarfile.open(path, "w:gz") as archive:
+        with (
+            open(path, "wb", opener=_for_the_owner_alone) as file_of_it,
+            tarfile.open(fileobj=file_of_it, mode="w:gz") as archive,
+        ):
             for name, text in {"listing.txt": listing, **parts}.items():
                 content = text.encode()
                 entry = tarfile.TarInfo(f"odradek-support/{name}")
@@ -78,6 +104,11 @@ def support_bundle(session: Session, file: Path | None, data: Path, config: Path
     return session.emit(
         Report(data=[row], text=f"{listing}{path}, {format_size(path.stat().st_size)}\n")
     )
+
+
+def _for_the_owner_alone(path: str, flags: int) -> int:
+    """Logs of runs may tell of records."""
+    return os.open(path, flags, 0o600)
 
 
 def _parts(loaded: LoadedConfig, data: Path) -> Iterator[tuple[str, str]]:
@@ -97,7 +128,10 @@ def _parts(loaded: LoadedConfig, data: Path) -> Iterator[tuple[str, str]]:
     logs = [path for path in (data / "run-logs").rglob("*") if path.is_file()]
     logs.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     for path in logs[:MAX_RUN_LOGS]:
-        yield str(path.relative_to(data)), path.read_text(errors="replace")
+        text = path.read_text(errors="replace")
+        for pattern in _IN_LOGS:
+            text = pattern.sub(rf"\1{STRUCK}", text)
+        yield str(path.relative_to(data)), text
 
 
 def _json(value: Any) -> str:
@@ -174,22 +208,36 @@ def _tree(data: Path) -> str:
 
 def _secrets(loaded: LoadedConfig, data: Path) -> list[str]:
     """Values that must not be told, wherever they turn up; the longest first."""
-    found = set()
+    found = {value for name, value in os.environ.items() if _SECRET_NAME.search(name)}
     for name in ApplianceConfig.model_fields:
         value = getattr(loaded.values, name)
         if hasattr(value, "get_secret_value"):
             found.add(value.get_secret_value())
         elif isinstance(value, Mapping):
             found |= {each for key, each in value.items() if _SECRET_NAME.search(key)}
+    if loaded.values.broker_config is not None:
+        try:
+            of_broker = client_config.parse_properties(loaded.values.broker_config.read_text())
+        except (OSError, UnicodeDecodeError):
+            of_broker = {}
+        found |= {each for key, each in of_broker.items() if _SECRET_NAME.search(key)}
     for name in SECRET_FILES:
         try:
             found.add((data / name).read_text().strip())
         except OSError:
             continue
+    for value in tuple(found):
+        for inside in (each for pattern in _INSIDE for each in pattern.findall(value)):
+            found |= {inside, unquote(inside)}
     return sorted((each for each in found if each), key=len, reverse=True)
 
 
 def _struck(text: str, secrets: list[str]) -> str:
     for secret in secrets:
-        text = text.replace(secret, STRUCK)
+        if len(secret) < _SHORT:
+            text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", STRUCK, text)
+        else:
+            text = text.replace(secret, STRUCK)
+    for pattern in _IN_ANY_TEXT:
+        text = pattern.sub(rf"\1{STRUCK}", text)
     return text

@@ -11,16 +11,39 @@ SECRETS = {
     "ODRADEK_SECRET_KEY": "signs-all-sessions",
     "ODRADEK_ADMIN_PASSWORD": "first-of-admins",
     "ODRADEK_METRICS_TOKEN": "bearer-of-metrics",
-    "ODRADEK_SMTP_PASSWORD": "mail-goes-out",
+    "ODRADEK_SMTP_PASSWORD": "e",
+    "PGPASSWORD": "of-another-program",
     "ODRADEK_DATABASE_URL": "postgres://me:tables-of-mine@127.0.0.1/db",
     "ODRADEK_CELERY_URL": "redis://:bells-of-mine@127.0.0.1/0",
-    "ODRADEK_CLIENT_PROPERTIES": "sasl.username=me\nsasl.password=client-of-mine",
-    "ODRADEK_BROKER": "num.partitions=3\nlistener.name.x.sasl.jaas.config=jaas-of-mine",
+    "ODRADEK_CLIENT_PROPERTIES": "sasl.username=me\nsasl.password=client-of-mine\n"
+    'sasl.jaas.config=PlainLoginModule required username="me" password="jaas-in-quotes";',
+    "ODRADEK_BROKER": "num.partitions=3\nlistener.name.x.sasl.jaas.config=jaas-of-mine\n"
+    "ssl.keystore.key=-----BEGIN PRIVATE KEY----- MIIkey-of-mine\nzookeeper.connect=zk://u:zk-of-mine@h:1",
 }
 TOLD = (
-    "signs-all", "first-of", "bearer-of", "mail-goes", "tables-of", "bells-of", "client-of",
-    "jaas-of", "kept-on-disk", "never-signed-in",
+    "signs-all", "first-of", "bearer-of", "tables-of", "bells-of", "client-of",
+    "jaas-of", "jaas-in", "kept-on-disk", "never-signed-in", "of-another", "key-of-mine", "zk-of-mine",
+    "in-a-file", "of-nobody", "MIIother", "abc.def",
 )  # fmt: skip
+#: Secrets as programs write them, and what is none.
+LOG = """\
+connected by client-of-mine, 3 records
+to postgres://me:tables-of-mine@127.0.0.1/db with tables-of-mine, jaas-in-quotes, of-another-program, in-a-file
+hook https://u:of-nobody-1@example.com/x and http://h:80/x, Authorization: Bearer abc.def
+-----BEGIN RSA PRIVATE KEY-----
+MIIother
+-----END RSA PRIVATE KEY-----
+sasl.password=of-nobody-2, {"token": "of-nobody-3"}; e
+the end
+"""
+LOG_AS_TOLD = """\
+connected by ***, 3 records
+to *** with ***, ***, ***, ***
+hook https://u:***@example.com/x and http://h:80/x, Authorization: Bearer ***
+-----BEGIN RSA PRIVATE KEY-----***-----END RSA PRIVATE KEY-----
+sasl.password=***, {"token": ***}; ***
+the end
+"""
 
 
 def test_a_bundle_tells_what_helps_and_no_secret(
@@ -32,7 +55,9 @@ def test_a_bundle_tells_what_helps_and_no_secret(
         (node.data / "secret_key").write_text("kept-on-disk\n")
         (node.data / "initial-admin-password").write_text("never-signed-in\n")
         (node.data / "run-logs").mkdir()
-        (node.data / "run-logs" / "1.log").write_text("connected by client-of-mine, 3 records\n")
+        (node.data / "run-logs" / "1.log").write_text(LOG)
+        (tmp_path / "server.properties").write_text("ssl.key.password=in-a-file\n")
+        monkeypatch.setenv("ODRADEK_BROKER_CONFIG", str(tmp_path / "server.properties"))
         bundle = tmp_path / "bundle.tar.gz"
         done = odradek("support-bundle", bundle, "--data", node.data).ok()
     assert str(bundle) in done.out
@@ -48,7 +73,8 @@ def test_a_bundle_tells_what_helps_and_no_secret(
         assert name == "listing.txt" or name in parts["listing.txt"]
     whole = "\n".join(parts.values())
     assert not [secret for secret in TOLD if secret in whole]
-    assert parts["run-logs/1.log"] == "connected by ***, 3 records\n"
+    assert parts["run-logs/1.log"] == LOG_AS_TOLD
+    assert bundle.stat().st_mode & 0o777 == 0o600
     settings = json.loads(parts["config.json"])
     assert settings["broker"]["value"]["num.partitions"] == "3"
     assert settings["smtp_password"] == {"value": "***", "source": "environment"}
