@@ -6,6 +6,7 @@ It ends with the process that started it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -46,6 +47,7 @@ def main() -> int:
 
     django.setup()
     try:
+        _make_private()
         _keep_a_copy()
         call_command("migrate", verbosity=0, interactive=False)
         _forget_upgrade()
@@ -53,6 +55,20 @@ def main() -> int:
         sys.stderr.write(f"the database cannot be used: {' '.join(str(error).split())}\n")
         return 1
     return 0
+
+
+def _make_private() -> None:
+    """It will hold password hashes and sessions, and may lie where others can read. Who looked at it before made the
+    file, and a journal with its mode. One that has tables already keeps the mode that it has."""
+    from django.db import connection
+
+    from appliance import schema
+
+    if connection.vendor != "sqlite" or schema.has_tables():
+        return
+    for suffix in ("", "-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            os.chmod(f"{connection.settings_dict['NAME']}{suffix}", 0o600)
 
 
 def _keep_a_copy() -> None:

@@ -130,7 +130,8 @@ def bind_problem(address: tuple[str, int]) -> OSError | None:
 def take(data_directory: Path, about: dict[str, Any], note: Callable[[str], None]) -> ServeLock:
     """The directory's lock, after which nobody else starts here; made if it is not there."""
     try:
-        data_directory.mkdir(parents=True, exist_ok=True)
+        # Records, password hashes and sessions will lie there.
+        data_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = ServeLock.take(data_directory, about)
     except DataDirectoryTaken as error:
         raise _taken(data_directory, error.holder) from None

@@ -56,7 +56,7 @@ def adopt(options: Options, disk: Disk, on_progress: Progress) -> Adopted:
     """Raises ``Refusal`` (nothing was changed) or ``OSError`` (called again, it goes on)."""
     options = options._replace(sources=_distinct(options.sources), data=options.data.resolve())
     _check_apart(options)
-    options.data.mkdir(parents=True, exist_ok=True)
+    options.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _locked(options.data):
         done = _earlier_report(options, disk)
         if done is not None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from broker.model.data_layout import LAYOUT, LAYOUT_NAME, read_layout
 from broker.server.data_directory import refuse_newer_layout
 from broker.server.start_error import StartError
 from tests.appliance.conftest import Odradek, run_odradek
+from tests.support import processes
+from tests.support.odradek import REPOSITORY
 from tests.support.web import DATABASE, filled
 
 
@@ -71,6 +74,61 @@ def test_an_interrupted_step_is_taken_anew_from_the_copies(tmp_path: Path) -> No
     bring_up_to_date(tmp_path, lambda text: None, {LAYOUT - 1: Step(("names",), whole)})
     assert (tmp_path / "names").read_text() == "old and new"
     assert read_layout(tmp_path) == (LAYOUT, data_version.VERSION)
+
+
+#: A step of two layouts, killed where its second argument says.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from appliance import data_version
+from appliance.data_version import Step, bring_up_to_date
+from broker.model.data_layout import LAYOUT
+
+data, at = Path(sys.argv[1]), sys.argv[2]
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def change(data):
+    text = (data / "names").read_text()
+    (data / "names").write_text(text[:1])
+    if at == "half of the change":
+        die()
+    (data / "names").write_text(text + " and new")
+    if at == "all of the change":
+        die()
+
+if at == "copies that have no name yet":
+    os.sync = die
+if at == "what is written last":
+    data_version._write = die
+bring_up_to_date(data, print, {LAYOUT - 1: Step(("names",), change)})
+"""
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        *("copies that have no name yet", "half of the change", "all of the change"),
+        "what is written last",
+    ],
+)
+def test_a_step_that_is_killed_is_taken_once_in_the_end(at: str, tmp_path: Path) -> None:
+    write_layout(tmp_path, LAYOUT - 1)
+    (tmp_path / "names").write_text("old")
+
+    def upgrade(at: str) -> int:
+        command = [sys.executable, "-c", KILLED, str(tmp_path), at]
+        return subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL).returncode
+
+    for _ in range(2):
+        assert upgrade(at) == -signal.SIGKILL
+        assert read_layout(tmp_path) == (LAYOUT - 1, "0.0.9")
+    assert upgrade("nowhere") == 0
+    assert (tmp_path / "names").read_text() == "old and new"
+    assert (tmp_path / f"before-layout-{LAYOUT}" / "names").read_text() == "old"
+    assert read_layout(tmp_path) == (LAYOUT, data_version.VERSION)
+    assert not list(tmp_path.glob("*.tmp"))
 
 
 def test_what_no_step_leads_away_from_is_too_old(tmp_path: Path) -> None:
@@ -160,11 +218,44 @@ def test_an_upgrade_that_was_cut_off_does_not_cost_the_copy(tmp_path: Path) -> N
     assert kept.read_bytes().startswith(b"SQLite")
 
 
+def test_an_upgrade_of_the_database_that_is_killed_is_gone_on_with(tmp_path: Path) -> None:
+    made, _ = filled()
+    path, kept = tmp_path / DATABASE, tmp_path / f"{DATABASE}.before-upgrade"
+    with (
+        closing(sqlite3.connect(made / DATABASE)) as source,
+        closing(sqlite3.connect(path)) as target,
+    ):
+        source.backup(target)
+        target.execute("DELETE FROM django_migrations WHERE app = 'sessions'")
+        target.execute("DROP TABLE django_session")
+        target.commit()
+    process = subprocess.Popen(MIGRATE, env=environment_of(tmp_path), stderr=subprocess.DEVNULL)
+    processes.wait_until(lambda: process.poll() is not None or kept.exists(), 60, "the copy")
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    migrate(tmp_path)
+    with closing(sqlite3.connect(kept)) as before, closing(sqlite3.connect(path)) as after:
+        tables = [
+            {name for (name,) in each.execute("SELECT name FROM sqlite_master")}
+            for each in (before, after)
+        ]
+    assert tables[1] - tables[0] >= {"django_session"}
+    assert not list(tmp_path.glob("*.upgrading"))
+    assert run_odradek(tmp_path, "user", "list").ok()
+
+
+MIGRATE = [sys.executable, "-m", "appliance.migrate"]
+
+
+def environment_of(data: Path) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"}
+    return kept | {"ODRADEK_DATA": str(data)}
+
+
 def migrate(data: Path) -> str:
-    environment = {k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"}
     done = subprocess.run(
-        [sys.executable, "-m", "appliance.migrate"],
-        env=environment | {"ODRADEK_DATA": str(data)},
+        MIGRATE,
+        env=environment_of(data),
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return done.stderr

@@ -222,10 +222,15 @@ def test_a_second_serve_and_doctor_say_who_is_there(appliance: Appliance) -> Non
     assert f"process {appliance.process.pid}, Kafka on 127.0.0.1:{appliance.kafka[1]}" in (
         second.stderr
     )
-    doctor = run("doctor", "-b", f"127.0.0.1:{appliance.kafka[1]}", "--format", "json")
+    doctor = run("doctor", "--format", "json")  # it looks at the broker of the serve that it finds
     found = {row["check"]: row for row in json.loads(doctor.stdout)["data"]}
     assert (found["web"]["status"], found["worker"]["status"]) == ("OK", "OK")
     assert found["beat"]["status"] == "OK"
+    assert found[f"port {appliance.kafka[1]}"]["status"] == "OK"
+    assert found["advertised by broker 1"]["status"] == "OK"
+    assert appliance.data.stat().st_mode & 0o777 == 0o700
+    for path in appliance.data.glob("odradek.db*"):
+        assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_killed_supervisor_and_a_start_at_once_leave_one_of_each(tmp_path: Path) -> None:
