@@ -306,7 +306,10 @@ class LeaderMachine:
         if state.leader_epoch != self.leader_epoch:
             self.isr.on_lost()
             return
-        if self._take(state) and state.isr == {self.broker_id}:
+        self._take(state)  # unless the image came first
+        if self.isr.partition_epoch == state.partition_epoch and self.isr.maximal == {
+            self.broker_id
+        }:
             self.lease.on_confirmed(asked_ms)
 
     def on_proposal_refused(self, error: ErrorCode) -> None:

@@ -24,7 +24,6 @@ from tests.support.replicated import (
 from tests.support.wire import Wire
 from tests.support.zookeeper import ZooKeeper
 
-NOT_ENOUGH_REPLICAS = 19
 TOPIC_AUTHORIZATION_FAILED = 29
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker.model.error_code import ErrorCode
 from broker.model.ids import BrokerId
 from broker.model.leadership import IsrMember, LeaderAndIsr
@@ -165,6 +167,25 @@ def test_one_that_does_not_catch_up_for_the_lag_time_is_proposed_out() -> None:
     assert machine.high_watermark == 10
     machine.on_proposal_accepted(state(1, 3, partition_epoch=21), 1001)
     assert machine.high_watermark == 11
+
+
+@pytest.mark.parametrize("image_comes_first", [False, True])
+def test_the_store_that_took_the_last_follower_out_has_confirmed_who_is_alone(
+    image_comes_first: bool,
+) -> None:
+    log = log_of(10)
+    machine = leader(log, 1, 2)
+    machine.on_fetch(fetch(TWO, 10, 3), EPOCHS, 0)
+    log.append(LEADER_EPOCH)
+    proposal = machine.propose(EPOCHS, 1001)
+    assert proposal is not None
+    assert proposal.isr == {ONE}
+    alone = state(1, partition_epoch=21)
+    if image_comes_first:
+        machine.on_state(alone, EPOCHS)
+    assert not machine.holds_lease(1002)
+    machine.on_proposal_accepted(alone, 1001)
+    assert machine.holds_lease(1002)
 
 
 def test_one_that_lags_by_more_records_than_it_may_is_proposed_out_until_it_has_caught_up() -> None:
