@@ -146,6 +146,23 @@ def test_members_share_and_give_back(
     )
 
 
+def test_a_group_that_was_left_waits_for_nothing(
+    wire: Wire, group: str, new_consumer: NewConsumer
+) -> None:
+    """Its next member is assigned everything at once, however short ago the last target was made."""
+    for epoch in (2, 4, 6):
+        member = new_consumer()
+        member.join()
+        assert (member.epoch, member.count) == (epoch, 4)
+        member.leave()
+        found = describe(wire, group)
+        assert (found.group_state, found.group_epoch, found.assignment_epoch) == (
+            "Empty",
+            epoch + 1,
+            epoch + 1,
+        )
+
+
 def test_a_static_member_comes_back(wire: Wire, group: str, new_consumer: NewConsumer) -> None:
     first = new_consumer()
     old, new = new_consumer(instance="i"), new_consumer(instance="i")

@@ -189,7 +189,7 @@ def test_describe_producers(producer: Producer, partition_known: bool) -> None:
     )
     (found,) = answer.topics[0].partitions
     if not partition_known:
-        assert (found.error_code, found.active_producers) == (3, [])
+        assert (found.error_code, found.error_message, found.active_producers) == (3, None, [])
         return
     assert found.error_code == 0
     (active,) = found.active_producers

@@ -26,7 +26,7 @@ TRANSACTION_COORDINATOR_FENCED = 52
 UNSTABLE_OFFSET_COMMIT, PRODUCER_FENCED, TRANSACTIONAL_ID_NOT_FOUND = 88, 90, 105
 TRANSACTION_ABORTABLE = 120
 INVALID_REGULAR_EXPRESSION = 128
-ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID = 22, 25
+ILLEGAL_GENERATION, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID = 22, 24, 25
 
 
 @pytest.fixture
@@ -291,6 +291,8 @@ def test_offsets_of_who_is_no_member(
     wire: Wire, producer: TransactionalProducer, topic: str
 ) -> None:
     group = groups.new_group(wire)
+    for version in (3, 5):
+        assert producer.commit_offset("", topic, 9, version=version) == INVALID_GROUP_ID
     assert settled(lambda: producer.add_offsets(group)) == 0
     assert producer.commit_offset(group, topic, 9, generation_id=1) == ILLEGAL_GENERATION
     assert producer.commit_offset(group, "no-such-topic", 9) == UNKNOWN_TOPIC
@@ -312,7 +314,9 @@ def test_a_transaction_is_described_and_listed(
     found = describe(wire, producer.transactional_id)
     assert found.transaction_state == "Ongoing"
     assert [(each.topic, sorted(each.partitions)) for each in found.topics] == [(topic, [0, 1])]
-    assert describe(wire, new_id(wire)).error_code == TRANSACTIONAL_ID_NOT_FOUND
+    nobody = describe(wire, new_id(wire))
+    assert nobody.error_code == TRANSACTIONAL_ID_NOT_FOUND
+    assert nobody.transaction_start_time == 0
 
     def listed(version: int, **filters: object) -> dict[str, str]:
         given = {"state_filters": [], "producer_id_filters": [], **filters}

@@ -38,11 +38,13 @@ from broker.coordinator.group.consumer_records import (
     PARTITION_METADATA_KEY,
     PATTERN_KEY,
     ResolvedPattern,
+    TargetEpoch,
     current_record,
     epoch_record,
     member_record,
     member_tombstones,
     pattern_record,
+    target_epoch_record,
     tombstone,
 )
 from broker.coordinator.group.reconcile import Reported, reconcile
@@ -494,6 +496,8 @@ class ConsumerGroups:
             if pattern not in patterns:
                 records.append(tombstone(PATTERN_KEY, group_id, pattern))
         records.append(group.raised(_hash_of(self._topics(), group.subscribed_topics(left))))
+        if not left:  # nobody has nothing to wait for: who comes next is assigned to at once
+            records.append(target_epoch_record(group_id, TargetEpoch(group.group_epoch + 1)))
         for member in leaving:
             self.cancel_timers(group_id, member.member_id)
         return CoordinatorResult(answer, records)

@@ -55,8 +55,8 @@ class DescribedTransaction(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
     state: str = ""
     timeout_ms: int = 0
-    #: -1 without a transaction.
-    started_ms: int = -1
+    #: -1 without a transaction (and 0, as everything is in an answer that has an error).
+    started_ms: int = 0
     producer_id: int = 0
     producer_epoch: int = 0
     #: Those without a marker, once the outcome is decided.

@@ -204,7 +204,9 @@ def handle_commit_in_transaction(
                 done((error, ()))
 
         adds = version >= ADDS_GROUP_FROM
-        if adds and home.partition < 0:  # there is no topic for groups yet
+        if not group_id:
+            held(ErrorCode.NONE)  # the group's name is refused before the transaction is asked
+        elif adds and home.partition < 0:  # there is no topic for groups yet
             held(ErrorCode.NOT_COORDINATOR)
         else:
             broker.transactions.hold(named, home, adds, held)

@@ -91,7 +91,7 @@ async def _describe(broker: Broker, types: Any, topic: str, index: int, turn: Tu
     try:
         states = _log_of(broker, topic, index).active_producers()
     except KafkaError as error:
-        code, message = error.code, error.message
+        code, message = error.code, error.message or None
     producers = (
         types.ProducerState(
             producer_id=state.producer_id,

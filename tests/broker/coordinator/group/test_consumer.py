@@ -72,7 +72,12 @@ def test_a_member_that_leaves_is_replaced(world: GroupWorld) -> None:
     assert b.last.member_epoch == -1
     assert settle(world, a) == [4]
     assert a.leave() is NONE
-    assert described(world).state == "Empty"
+    # Who comes next need not wait for the interval between targets.
+    assert epochs(described(world)) == ("Empty", 5, 5)
+    c = Consumer(world, "c", "t")
+    c.join()
+    assert (c.epoch, c.count) == (6, 4)
+    assert c.leave() is NONE
     assert world.delete() is NONE
     assert described(world).error is ErrorCode.GROUP_ID_NOT_FOUND
     world.restart()
