@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import random
+import shutil
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
 
 from tests.support import groups, processes, requests
 from tests.support.cluster import Cluster
@@ -17,6 +23,8 @@ from tests.support.wire import Wire
 from tests.support.zookeeper import ZooKeeper
 
 TOPICS = 12
+#: Whatever the data directory says.
+ALONE = {"zookeeper.connect": ""}
 
 
 def kill_a_move(broker: OdradekBroker, connect: str, seconds: float) -> None:
@@ -111,3 +119,95 @@ def test_a_node_becomes_the_first_of_several(tmp_path: Path) -> None:
             processes.wait_until(is_spread, 30, "leaders on both")
             with Wire(first.address, timeout=30) as wire:
                 requests.produce(wire, topics[0], batch([b"after"], timestamp=requests.now_ms()))
+
+
+@pytest.mark.slow
+def test_killed_at_each_step_exactly_one_store_is_in_charge(tmp_path: Path) -> None:
+    """Real processes and a real ZooKeeper; each step's node is a copy of the same one."""
+    alone = OdradekBroker(tmp_path / "origin", {"node.id": "1"})
+    topics = ["moved-a", "moved-b"]
+    with alone, Wire(alone.address, timeout=30) as wire:
+        groups.wait_for_coordinator(wire, "movers")
+        for number, name in enumerate(topics):
+            requests.create_topic(wire, name, partitions=2)
+            requests.alter_config(wire, name, "retention.ms", str(10**9 + number))
+            requests.produce(wire, name, batch([name.encode()], timestamp=requests.now_ms()))
+            assert groups.commit(wire, "movers", name, number) == 0
+        before = told(alone, topics)
+        alone.stop()
+    outcomes: set[tuple[bool, bool]] = set()
+    with ZooKeeper(tmp_path / "zookeeper") as zookeeper:
+        step = 0
+        while True:
+            chroot = f"step-{step}"
+            connect = f"{zookeeper.address}/{chroot}"
+            node = OdradekBroker(tmp_path / chroot, {"node.id": "1"})
+            node.directory.mkdir()
+            shutil.copytree(alone.data, node.data)
+            was_killed = killed_at(node, connect, step)
+            in_charge = starts(node, ALONE), starts(node, {"zookeeper.connect": connect})
+            assert in_charge != (True, True), step
+            outcomes.add(in_charge)
+            if in_charge[0]:
+                with node:
+                    assert told(node, topics) == before
+                    epochs = leader_epochs(node, topics)
+                    node.stop()
+            if not in_charge[1]:
+                done = move(node, connect)
+                assert done.returncode == 0, (step, done.stderr)
+            if in_charge[0]:
+                assert epochs_in(zookeeper, chroot, topics) == [epoch + 1 for epoch in epochs]
+            assert not starts(node, ALONE), step
+            node.properties["zookeeper.connect"] = connect
+            with node:
+                assert told(node, topics) == before, step
+                node.stop()
+            shutil.rmtree(node.directory)
+            if not was_killed:
+                break
+            step += 1
+    assert step > 15
+    # The local store, nobody until the move is called again, ZooKeeper.
+    assert outcomes == {(True, False), (False, False), (False, True)}
+
+
+def killed_at(broker: OdradekBroker, connect: str, step: int) -> bool:
+    command = [sys.executable, "-m", "tests.support.dying_move", str(step)]
+    command += ["--data", str(broker.data), "--property", f"zookeeper.connect={connect}"]
+    done = subprocess.run(
+        command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode in (0, -signal.SIGKILL), done.stdout + done.stderr
+    return done.returncode != 0
+
+
+def starts(broker: OdradekBroker, properties: dict[str, str]) -> bool:
+    """And is stopped again."""
+    tried = OdradekBroker(broker.directory, broker.properties | properties)
+    try:
+        tried.start()
+    except AssertionError:
+        tried.process = None
+        told_why = tried.output.read_text().splitlines()[-1]
+        assert told_why.startswith("odradek broker: "), told_why
+        return False
+    tried.stop()
+    return True
+
+
+def epochs_in(zookeeper: ZooKeeper, chroot: str, topics: list[str]) -> list[int]:
+    """Leader epochs as they are written there."""
+    client = KazooClient(zookeeper.address)
+    client.start(30)
+    try:
+        return [
+            json.loads(client.get(f"/{chroot}/brokers/topics/{name}/partitions/{index}/state")[0])[
+                "leader_epoch"
+            ]
+            for name in topics
+            for index in range(2)
+        ]
+    finally:
+        client.stop()
+        client.close()
