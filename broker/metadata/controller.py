@@ -123,6 +123,7 @@ class Controller:
         *,
         skeleton: Sequence[str] = znodes.SKELETON,
         replaces: Node | None = None,
+        may_found: bool = True,
     ) -> None:
         """Become the controller. ``done(None)`` when active, else with the reason.
 
@@ -156,6 +157,7 @@ class Controller:
             elected,
             skeleton=skeleton,
             replaces=replaces,
+            may_found=may_found,
         )
 
     def stop(self, why: str) -> None:

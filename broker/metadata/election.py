@@ -33,6 +33,7 @@ FIRST_CONTROLLER_EPOCH = 1
 MAX_ATTEMPTS = 10
 
 _ANOTHER = "Another broker is the controller."
+_LOST = "The metadata store holds no cluster any more."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +53,15 @@ def elect(
     *,
     skeleton: Sequence[str] = znodes.SKELETON,
     replaces: Node | None = None,
+    may_found: bool = True,
 ) -> None:
     """``done`` with the election won, or with the reason why not.
 
     ``replaces`` is the ``/controller`` node to take away in the same submission, and no later one.
+    ``may_found`` False: the cluster was there before; a store that has lost it is not laid out anew, as an
+    image without topics would have their directories deleted.
     """
-    _Candidate(store, broker_id, cluster_id, clock, done, skeleton, replaces).read()
+    _Candidate(store, broker_id, cluster_id, clock, done, skeleton, replaces, may_found).read()
 
 
 class _Candidate:
@@ -72,6 +76,7 @@ class _Candidate:
         done: Callable[[Election | str], None],
         skeleton: Sequence[str],
         replaces: Node | None,
+        may_found: bool,
     ) -> None:
         self._store = store
         self._broker_id = broker_id
@@ -80,6 +85,7 @@ class _Candidate:
         self._done = done
         self._skeleton = skeleton
         self._replaces = replaces
+        self._may_found = may_found
         self._attempts = 0
         self._found: dict[str, Node | None] = {}
 
@@ -122,6 +128,9 @@ class _Candidate:
                     f"the metadata store to cluster {known}."
                 )
                 return
+        elif not self._may_found:
+            self._done(_LOST)
+            return
         controller = self._found[znodes.CONTROLLER]
         if controller is not None and (
             self._replaces is None or controller.creation_id != self._replaces.creation_id

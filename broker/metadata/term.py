@@ -54,7 +54,11 @@ class ControllerTerm:
             done(why_not)
 
         self.controller.start(
-            self._cluster_id, started, skeleton=znodes.CLUSTER_SKELETON, replaces=replaces
+            self._cluster_id,
+            started,
+            skeleton=znodes.CLUSTER_SKELETON,
+            replaces=replaces,
+            may_found=False,
         )
 
     def brokers_seen(

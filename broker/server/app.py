@@ -298,9 +298,9 @@ class Broker:
         agreed = await cluster.open(self.config.log_dirs)
         blocks = ProducerIdBlocks(cluster.store, cluster.broker_id)
         self.producer_ids = ProducerIds(blocks.allocate, self.loop)
-        self.cluster_id = agreed.identity.cluster_id
+        self.cluster_id = agreed.cluster_id
         self.on_broker_configs(self.image)
-        return agreed.identity
+        return Identity(agreed.cluster_id, False)
 
     async def _join(self, cluster: Membership) -> None:
         """Returns when roles may be taken."""

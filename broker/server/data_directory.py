@@ -125,13 +125,22 @@ async def find_identity(store: MetadataStore, log_dirs: Sequence[str]) -> Identi
     node = await called_back(store.get, znodes.CLUSTER_ID)
     if isinstance(node, Node):
         return Identity(znodes.decode_cluster_id(node.data), False)
+    return Identity(cluster_in(log_dirs) or new_cluster_id(), True)
+
+
+def new_cluster_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+
+
+def cluster_in(log_dirs: Sequence[str]) -> str | None:
+    """The cluster that log directories belong to, if they have been used."""
     for log_dir in log_dirs:
         path = Path(log_dir) / META_PROPERTIES
         if path.exists():
             meta = parse_meta_properties(path.read_bytes())
             if meta is not None and meta.cluster_id:
-                return Identity(meta.cluster_id, True)
-    return Identity(base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode(), True)
+                return meta.cluster_id
+    return None
 
 
 def may_map(mode: str, log_dirs: Sequence[str]) -> bool:

@@ -86,6 +86,7 @@ class Cluster:
         """The topics are there, with brokers that were never registered."""
         epoch = znodes.encode_controller_epoch(1)
         nodes = [Create(path) for path in znodes.CLUSTER_SKELETON]
+        nodes.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(self.cluster_id)))
         everywhere = frozenset(self.broker_ids)
         made = []
         for number, name in enumerate(self.topics):

@@ -12,7 +12,9 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
+from broker.metadata import znodes
 from broker.metadata.store import (
+    Create,
     Done,
     Failed,
     Node,
@@ -112,6 +114,15 @@ class ZooKeeperServer:
             client = self._alive.get(session_id)
             if client is not None:
                 client.deliver(lambda client=client: client.watch_fired(key))
+
+
+def found_cluster(server: ZooKeeperServer, cluster_id: str) -> None:
+    """As the first broker's start leaves it (`broker.server.cluster.joining`)."""
+    nodes = [
+        Create(znodes.CLUSTER),
+        Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id)),
+    ]
+    assert isinstance(server.submit(0, nodes), Done)
 
 
 class SimulatedStore:

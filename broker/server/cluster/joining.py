@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from broker.clock import Clock
 from broker.metadata import znodes
 from broker.metadata.store import Create, MetadataStore, Node, SessionState
-from broker.server.data_directory import Identity, find_identity
+from broker.server.data_directory import cluster_in, new_cluster_id
 from broker.server.start_error import StartError
 from broker.server.tasks import called_back
 
@@ -59,7 +59,7 @@ async def read_connected(
 
 
 class Agreed(NamedTuple):
-    identity: Identity
+    cluster_id: str
     secret: bytes
 
 
@@ -71,14 +71,22 @@ async def agree(store: MetadataStore, log_dirs: Sequence[str]) -> Agreed:
             raise StartError(
                 "a cluster is being moved there: `odradek cluster move-to-zookeeper` on its node ends it"
             )
-        identity = await find_identity(store, log_dirs)
+        found = await called_back(store.get, znodes.CLUSTER_ID)
         secret = await called_back(store.get, znodes.CLUSTER_SECRET)
-        if not identity.is_new and isinstance(secret, Node):
-            return Agreed(identity, secret.data)
+        if isinstance(found, Node) and isinstance(secret, Node):
+            return Agreed(znodes.decode_cluster_id(found.data), secret.data)
+        known = cluster_in(log_dirs)
+        if found is None and known is not None:
+            # A cluster founded anew knows no topic: their directories would be deleted.
+            raise StartError(
+                f"ZooKeeper holds no cluster there, but {log_dirs[0]} belongs to cluster {known}: is"
+                " zookeeper.connect right, with its path? If what ZooKeeper held is lost, restore it; nothing was"
+                " changed here (docs/operations.md)"
+            )
         # Each by itself: any of them may be there.
         for node in (
             Create(znodes.CLUSTER),
-            Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(identity.cluster_id)),
+            Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(new_cluster_id())),
             Create(znodes.CLUSTER_SECRET, secrets.token_bytes(SECRET_BYTES)),
         ):
             await called_back(store.submit, [node])

@@ -27,7 +27,7 @@ from broker.metadata.image_feed import ImageFeed, ImageFollower, ImageUpdate
 from broker.metadata.load import read_image
 from broker.metadata.registration import Registration
 from broker.metadata.requests import AlteredIsr, NewTopic
-from broker.metadata.store import Node, SessionState
+from broker.metadata.store import Failed, Node, SessionState
 from broker.metadata.term import ControllerTerm
 from broker.metadata.zookeeper_address import ZooKeeperAddress
 from broker.metadata.zookeeper_session import SessionFile
@@ -121,7 +121,7 @@ class Membership:
             self._broker.clock,
             self._address.connection_timeout_ms,
         )
-        self._cluster_id, self.secret = agreed.identity.cluster_id, agreed.secret
+        self._cluster_id, self.secret = agreed
         unsupported = why_unsupported(image.features)
         if unsupported is not None:
             raise StartError(f"this version cannot join: {unsupported}")
@@ -249,6 +249,16 @@ class Membership:
         assert self._candidacy is not None
         self._registration.on_session(state)
         self._candidacy.on_session(state)
+        if state is SessionState.CONNECTED:
+            self.store.get(znodes.CLUSTER_ID, self._on_cluster)
+
+    def _on_cluster(self, node: Node | Failed | None) -> None:
+        """Its data may be lost, or restored from those of another cluster, while it was away."""
+        if isinstance(node, Failed) or self._is_stopped:
+            return
+        if node is None or znodes.decode_cluster_id(node.data) != self._cluster_id:
+            held = "no cluster" if node is None else "another cluster"
+            self._broker.fail(f"ZooKeeper holds {held} there now, instead of {self._cluster_id}")
 
     def describe_session(self) -> dict[str, Any]:
         """For whoever looks at this broker."""

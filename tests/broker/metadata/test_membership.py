@@ -28,7 +28,7 @@ from broker.model.ids import NO_BROKER, BrokerId
 from broker.model.leadership import IsrMember, IsrProposal
 from tests.broker.metadata.test_simulated_zookeeper import TurnSchedule
 from tests.support.metadata import CLUSTER_ID, FixedClock
-from tests.support.simulated_zookeeper import SimulatedStore, ZooKeeperServer
+from tests.support.simulated_zookeeper import SimulatedStore, ZooKeeperServer, found_cluster
 from tests.support.turns import Turns
 
 TOPIC = "orders"
@@ -111,10 +111,12 @@ class ClusterWorld:
         self.turns = Turns()
         self.schedule = TurnSchedule(self.turns)
         self.server = ZooKeeperServer(self.schedule)
+        found_cluster(self.server, CLUSTER_ID)
 
     def create_topic(self, leader: int, *isr: int) -> None:
         """Before any controller: as an earlier cluster left it."""
-        self.server.submit(0, [Create(path) for path in znodes.CLUSTER_SKELETON])
+        missing = set(znodes.CLUSTER_SKELETON) - self.server.tree.nodes.keys()
+        self.server.submit(0, [Create(path) for path in sorted(missing)])
         partition = PartitionImage(
             0, BrokerId(leader), 5, 0, REPLICAS, frozenset(map(BrokerId, isr))
         )
@@ -207,7 +209,7 @@ def test_an_expired_session_registers_anew_with_a_greater_broker_epoch(
 
 def test_no_role_is_taken_before_the_registration_is_answered(world: ClusterWorld) -> None:
     member = Member(world, 1)
-    before = ClusterImage(brokers={BrokerId(1): BrokerImage(BrokerId(1), 3, ())})
+    before = ClusterImage(brokers={BrokerId(1): BrokerImage(BrokerId(1), 1, ())})
     assert not member.registration.on_image(before)
     member.start()
     assert not member.registration.on_image(before)
