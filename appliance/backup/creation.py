@@ -35,7 +35,7 @@ PLAIN_FILES: Final = (
     "imported.json",
     "odradek.json",
 )
-DIRECTORIES: Final = ("reports", "run-logs")
+DIRECTORIES: Final = ("reports", "run-logs", "user-reports")
 SEALED_SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex")
 Progress = Callable[["Totals"], None]
 

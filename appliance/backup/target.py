@@ -219,6 +219,7 @@ class Target:
             name = digest.hexdigest()
             path = self.object_path(name)
             if path.exists() and path.stat().st_size == size:
+                aside.unlink()
                 return Content(name, size, 0)
             os.fsync(descriptor)
         finally:

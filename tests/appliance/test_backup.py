@@ -29,6 +29,9 @@ SETTINGS = {"log.segment.bytes": "1048576", "transaction.state.log.num.partition
 def node(tmp_path: Path) -> Iterator[OdradekBroker]:
     with OdradekBroker(tmp_path / "node", SETTINGS) as broker:
         (broker.data / "secret_key").write_text("do-not-tell\n")
+        (broker.data / "imported.json").write_text('{"orders": "there as here"}')
+        (broker.data / "user-reports").mkdir()
+        (broker.data / "user-reports" / "baskets.py").write_text("REPORT = None\n")
         (broker.data / "odradek.json").write_text(json.dumps({"layout": LAYOUT, "version": "0.1"}))
         with closing(sqlite3.connect(broker.data / "odradek.db")) as database:
             database.execute("CREATE TABLE schedules (name TEXT)")
@@ -110,6 +113,8 @@ def test_a_node_that_is_written_to_comes_back_whole(
     done = odradek("backup", "restore", target, "--data", data, "--backup", first.data[0]["backup"])
     assert f"odradek serve --data {data}" in done.ok().out
     assert (data / "secret_key").read_text() == "do-not-tell\n"
+    assert (data / "imported.json").read_text() == '{"orders": "there as here"}'
+    assert (data / "user-reports" / "baskets.py").read_text() == "REPORT = None\n"
     with closing(sqlite3.connect(data / "odradek.db")) as database:
         assert database.execute("SELECT name FROM schedules").fetchall() == [("nightly",)]
     with (

@@ -1,4 +1,4 @@
-"""The commands of ``docs/operations.md`` and ``docs/security.md``, run as they stand there beside a whole serve."""
+"""The commands of pages, and of the README's first session, run as they stand there beside a whole serve."""
 
 import os
 import re
@@ -18,7 +18,10 @@ BACKUPS = "/mnt/backups"
 
 
 def blocks(page: str) -> list[str]:
-    text = (REPOSITORY / "docs" / page).read_text()
+    return blocks_in((REPOSITORY / "docs" / page).read_text())
+
+
+def blocks_in(text: str) -> list[str]:
     return re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
@@ -47,18 +50,43 @@ class Place:
         return done.stdout
 
 
+SERVE = [Path(sys.executable).parent / "odradek", "serve", "--data", "data"]
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     made = Place(tmp_path_factory.mktemp("operations"))
-    command = [Path(sys.executable).parent / "odradek", "serve", "--data", "data"]
-    with serving(command, made.directory, made.environment):
+    with serving(SERVE, made.directory, made.environment):
         made.run("odradek topic create orders -p 3; echo alice:book | odradek produce orders -K :")
         yield made
 
 
-@pytest.mark.parametrize("page", ["operations.md", "security.md"])
+@pytest.mark.parametrize("page", ["operations.md", "security.md", "concepts.md"])
 def test_every_command_of_the_page_works(page: str, place: Place) -> None:
     found = blocks(page)
-    assert len(found) >= 2
+    assert found
     for block in found:
         place.run(block)
+
+
+def test_the_first_session_of_the_readme_goes_as_it_says(tmp_path: Path) -> None:
+    readme = (REPOSITORY / "README.md").read_text()
+    first, look, group, kcat = blocks_in(
+        readme.partition("\n## First session\n")[2].partition("\n## ")[0]
+    )
+    judge.program("kcat", "the README has it read a topic")
+    place = Place(tmp_path)
+    with serving(SERVE, place.directory, place.environment):
+        said = place.run(first).splitlines()
+        assert len(said) == 4 + said.index("TOPIC   STATUS") + 2
+        assert any(line.startswith("alice bought a book (partition ") for line in said)
+        # The one that waits is ended as a person would end it.
+        tail = "odradek tail orders "
+        assert tail in look
+        place.run(look.replace(tail, f"timeout --signal INT 5 {tail} || true "))
+        said = place.run(group).splitlines()
+        assert sorted(said[:4]) == ["book", "ink", "lamp", "pen"]
+        assert said.count("cup") == 1
+        bootstrap = place.environment["ODRADEK_BOOTSTRAP"]
+        read = place.run(kcat.replace("127.0.0.1:9092", bootstrap)).splitlines()
+        assert sorted(read) == ["book", "cup", "ink", "lamp", "pen"]

@@ -1,5 +1,9 @@
 """``odradek import`` from an Apache Kafka whose listeners want TLS, passwords or certificates."""
 
+import os
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +13,7 @@ from tests.conformance.test_import import run
 from tests.support import judge, record_batches, requests
 from tests.support.apache import ApacheKafka
 from tests.support.certificates import Certificates, make_certificates
-from tests.support.odradek import OdradekBroker
+from tests.support.odradek import REPOSITORY, OdradekBroker
 from tests.support.requests import now_ms
 from tests.support.wire import Wire
 
@@ -80,7 +84,14 @@ def test_by_a_password_over_tls(secured: Secured, tmp_path: Path) -> None:
         path.write_text(with_password(secured, "wrong"))
         more = ("--source-config", str(path))
         failed = run(broker, secured.with_password, *more, status=3)
-        assert failed["errors"]
+        (error,) = failed["errors"]
+        assert error["message"].startswith("the source: ")
+        assert "--source-config FILE" in error["hint"]
+        # TLS where there is none, and none where there is.
+        plain = "{}:{}".format(*secured.kafka.address)
+        for source, options in ((plain, more), (secured.with_certificate, ())):
+            (error,) = run(broker, source, *options, status=3)["errors"]
+            assert "--source-config FILE" in error["hint"]
         path.write_text(with_password(secured, "let me in"))
         found = run(broker, secured.with_password, *more)
         assert [row["outcome"] for row in found["data"]] == ["imported"]
@@ -107,3 +118,31 @@ def test_by_a_certificate(form: str, secured: Secured, tmp_path: Path) -> None:
         found = run(broker, secured.with_certificate, "--source-config", str(path))
         assert [row["outcome"] for row in found["data"]] == ["imported"]
         assert imported(broker) == VALUES
+
+
+def test_the_commands_of_the_page_work_as_they_stand_there(
+    secured: Secured, tmp_path: Path
+) -> None:
+    page = (REPOSITORY / "docs" / "import.md").read_text()
+    lines = [line for line in page.splitlines() if line.startswith("odradek import ")]
+    assert len(lines) == 4
+    plain = "{}:{}".format(*secured.kafka.address)
+    places = {
+        "kafka.example:9092": plain,
+        "kafka-1.example:9092,kafka-2.example:9092": f"127.0.0.1:1,{plain}",
+    }
+    (tmp_path / "client.properties").write_text(with_password(secured, "let me in"))
+    with Wire(secured.kafka.address) as wire:
+        requests.create_topic(wire, "audit-1")
+    for number, line in enumerate(lines):
+        words = [places.get(word, word) for word in shlex.split(line, comments=True)[1:]]
+        if "--source-config" in words:
+            words = [secured.with_password if word == plain else word for word in words]
+        with OdradekBroker(tmp_path / f"broker-{number}") as broker:
+            done = subprocess.run(
+                [sys.executable, "-m", "appliance", "-b", broker.bootstrap, *words, "--data", broker.data],
+                cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, capture_output=True, text=True,
+            )  # fmt: skip
+            assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+            assert "audit-1" in done.stdout
+            assert imported(broker) == VALUES

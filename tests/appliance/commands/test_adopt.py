@@ -1,13 +1,19 @@
+import os
+import shlex
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 
 import pytest
 
+from dashboard.probe import split_address
 from tests.appliance.conftest import Odradek
 from tests.broker.adopt import kafka_directory as made
 from tests.broker.adopt.kafka_directory import KafkaDirectory, batch
-from tests.support import requests
-from tests.support.odradek import OdradekBroker
+from tests.support import judge, requests
+from tests.support.odradek import REPOSITORY, OdradekBroker
+from tests.support.serving import serving
 from tests.support.wire import Wire
 
 ORDERS = uuid.UUID(int=1001)
@@ -63,3 +69,34 @@ def test_two_ways_exclude_each_other(
     done = odradek("adopt", kafka.path, "--data", tmp_path / "data", "--move", "--copy")
     assert done.code == 2
     assert not (tmp_path / "data").exists()
+
+
+def test_the_commands_of_the_page_work_as_they_stand_there(
+    kafka: KafkaDirectory, tmp_path: Path
+) -> None:
+    page = (REPOSITORY / "docs" / "adopt.md").read_text()
+    adopt, serve = (line for line in page.splitlines() if line.startswith("odradek "))
+    settings = tmp_path / "server.properties"
+    settings.write_text("node.id=7\nlog.retention.hours=48\n")
+    place = tmp_path / "place"
+    place.mkdir()
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("ODRADEK_")},
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "ODRADEK_LISTEN": f"127.0.0.1:{judge.free_port()}",
+        "ODRADEK_WEB": f"127.0.0.1:{judge.free_port()}",
+        "ODRADEK_BROKER_METRICS": "",
+    }
+    adopt = adopt.replace("/var/lib/kafka-logs", str(kafka.path))
+    adopt = adopt.replace("/opt/kafka/config/server.properties", str(settings))
+    done = subprocess.run(
+        shlex.split(adopt), cwd=place, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert (place / "data").stat().st_mode & 0o777 == 0o700
+    with (
+        serving(shlex.split(serve), place, environment),
+        Wire(split_address(environment["ODRADEK_LISTEN"])) as wire,
+    ):
+        assert len(requests.read_all(wire, "orders")) == 3
+        assert requests.topic_config(wire, "orders", "retention.ms").value == str(48 * 3600 * 1000)
