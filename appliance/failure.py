@@ -69,11 +69,19 @@ _HINTS = {
         "The broker answered first and then not in time: `odradek doctor` dials the address "
         "that it advertises; --timeout waits longer."
     ),
+    "AUTHENTICATION": (
+        "User, password and mechanism stand in the client's properties: --command-config FILE or -X K=V."
+    ),
+    "SSL": (
+        "ssl.ca.location names the authority to trust, security.protocol says whether there is TLS at all:"
+        " --command-config FILE or -X K=V."
+    ),
     "NOT_CONNECTED": (
         "Is it running? `odradek serve` starts a broker; -b HOST:PORT or ODRADEK_BOOTSTRAP names "
         "another one."
     ),
 }
+_TURNED_AWAY = ("AUTHENTICATION", "SSL")
 _TRANSPORT_HINT = (
     "`odradek doctor` dials the address that the broker advertises; --timeout waits longer."
 )
@@ -132,7 +140,9 @@ class CommandError(Exception):
     def of(cls, failure: KafkaFailure, bootstrap: str) -> CommandError:
         if failure.is_transport:
             message = f"no Kafka broker answers: {failure.message}"
-            if failure.code != "NOT_CONNECTED":
+            if failure.code in _TURNED_AWAY:
+                message = f"{bootstrap} does not let this client in: {failure.message}"
+            elif failure.code != "NOT_CONNECTED":
                 message = f"{bootstrap} stopped answering: {failure.message}"
             return cls(
                 message,

@@ -111,6 +111,7 @@ def import_topics(
     from_there = Gateway(source, properties, timeout_s=session.timeout_s)
     try:
         from_there.check()
+        from_there.cluster()
     except KafkaFailure as failure:
         told = CommandError.of(failure, source)
         raise CommandError(

@@ -133,8 +133,11 @@ class Gateway:
 
     def cluster(self) -> ClusterView:
         """Brokers and all topics, as one Metadata answer tells them (topic ids it leaves out)."""
-        with library_failures():
-            metadata: Any = self._link.admin().list_topics(timeout=self._link.timeout_s)
+        try:
+            with library_failures():
+                metadata: Any = self._link.admin().list_topics(timeout=self._link.timeout_s)
+        except KafkaFailure as failure:
+            raise self._link.reason_of(failure) from None
         self._cluster = ClusterView(
             cluster_id=metadata.cluster_id,
             controller_id=metadata.controller_id if metadata.controller_id >= 0 else None,

@@ -11,12 +11,18 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from dashboard import probe, wire
 from dashboard.cluster import BrokerView, KafkaFailure
-from dashboard.gateway.translate import failure_of_exception, library_failures, reason_of
+from dashboard.gateway.translate import (
+    TURNED_AWAY_CODES,
+    failure_of_error,
+    failure_of_exception,
+    library_failures,
+    reason_of,
+)
 
 K = TypeVar("K")
 
@@ -40,6 +46,7 @@ class ClusterLink:
         self._properties = dict(properties or {})
         self._is_verbose = is_verbose
         self._admin_client: AdminClient | None = None
+        self._turned_away: KafkaFailure | None = None
         self._reached: tuple[str, int] | None = None
         self._ranges = probe.ApiRanges({})
 
@@ -101,7 +108,7 @@ class ClusterLink:
 
     def admin(self) -> AdminClient:
         if self._admin_client is None:
-            self._admin_client = AdminClient(self.client_properties())
+            self._admin_client = AdminClient(self.client_properties(error_cb=self._on_error))
             # A first request that needs a partition's leader may be put off by the library for one
             # to three seconds while it changes connections; this one never is. Its answer, or
             # that an old cluster cannot give one, does not matter.
@@ -109,6 +116,17 @@ class ClusterLink:
                 answer = self._admin_client.describe_cluster(request_timeout=self.timeout_s)
                 answer.result(timeout=self.timeout_s)
         return self._admin_client
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() in TURNED_AWAY_CODES:
+            self._turned_away = failure_of_error(error)
+
+    def reason_of(self, failure: KafkaFailure) -> KafkaFailure:
+        """A broker that does not let us in is, to the request, one that does not answer: why is told aside."""
+        if failure.is_transport and self._admin_client is not None:
+            self._admin_client.poll(0)
+            return self._turned_away or failure
+        return failure
 
     def brokers(self) -> tuple[BrokerView, ...]:
         """All brokers that are there now."""

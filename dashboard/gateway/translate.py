@@ -34,6 +34,7 @@ TRANSPORT_CODES = frozenset(
         KafkaError._MSG_TIMED_OUT,
     }
 )
+TURNED_AWAY_CODES = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
 _STATE_WORDS = {
     "PREPARING_REBALANCING": "PreparingRebalance",
     "COMPLETING_REBALANCING": "CompletingRebalance",

@@ -85,7 +85,19 @@ def test_by_a_password_over_tls(secured: Secured, tmp_path: Path) -> None:
         more = ("--source-config", str(path))
         failed = run(broker, secured.with_password, *more, status=3)
         (error,) = failed["errors"]
-        assert error["message"].startswith("the source: ")
+        assert error["message"].startswith(
+            f"the source: {secured.with_password} does not let this client in: "
+        )
+        assert "Authentication failed" in error["message"]
+        # The same for every other command.
+        done = subprocess.run(
+            [sys.executable, "-m", "appliance", "-b", secured.with_password, "--command-config", path,
+             "topic", "list"],
+            cwd=REPOSITORY, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 3
+        assert "does not let this client in" in done.stderr
+        assert "User, password and mechanism" in done.stderr
         assert "--source-config FILE" in error["hint"]
         # TLS where there is none, and none where there is.
         plain = "{}:{}".format(*secured.kafka.address)
