@@ -26,6 +26,7 @@ class Health:
     under_replicated: tuple[str, ...]
     under_min_isr: tuple[str, ...]
     lagging: tuple[Lagging, ...] = ()
+    failed_directories: tuple[str, ...] = ()
 
     @property
     def reasons(self) -> list[str]:
@@ -43,6 +44,8 @@ class Health:
             if partitions:
                 noun = "partition" if len(partitions) == 1 else "partitions"
                 found.append(f"{len(partitions)} {noun} {words}")
+        if self.failed_directories:
+            found.append(f"log directories have failed: {', '.join(self.failed_directories)}")
         return found
 
     @property
@@ -61,6 +64,7 @@ class Health:
             "under_replicated": list(self.under_replicated),
             "under_min_isr": list(self.under_min_isr),
             "lagging": [each.as_object() for each in self.lagging],
+            "failed_directories": list(self.failed_directories),
         }
 
     def as_table(self, now_ms: int) -> Table:

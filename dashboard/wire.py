@@ -119,6 +119,14 @@ class WireConnection:
                         sizes[TopicPartition(topic.name, log.partition_index)] = log.partition_size
         return sizes
 
+    def failed_directories(self) -> tuple[str, ...]:
+        """This broker's log directories that it cannot serve any more."""
+        answer = self.ask(
+            log_dirs_request.DescribeLogDirsRequest(topics=()),
+            log_dirs_response.DescribeLogDirsResponse,
+        )
+        return tuple(each.log_dir for each in answer.results if each.error_code.value)
+
     def topics(self, names: Collection[str]) -> dict[str, TopicView | KafkaFailure]:
         """Topics with everything that the controller knows of their partitions."""
         found: dict[str, TopicView | KafkaFailure] = {}

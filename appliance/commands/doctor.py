@@ -73,6 +73,7 @@ def doctor(session: Session, context: click.Context, data: Path, listen: str, we
         *check_processes(data.absolute(), web, bind_problem),
         *_check_cluster(session),
         *_check_partitions(data),
+        *_check_log_directories(data),
         *_check_zookeeper(session),
         checks.check_clock(data, SystemClock().wall_ms()),
         *_check_other_clocks(data),
@@ -123,6 +124,24 @@ def _check_partitions(data: Path) -> list[Check]:
             f"`odradek topic repair {each['topic']}` shows what can be done.",
         )
         for each in found
+    ]
+
+
+def _check_log_directories(data: Path) -> list[Check]:
+    """Of the broker on this data directory, if one runs."""
+    try:
+        found = control.ask(data.absolute(), "node")["log_dirs"]
+    except CommandError:
+        return []
+    return [
+        Check(
+            "log directory",
+            Verdict.FAIL,
+            f"{each['path']} has failed: what lies there is not served",
+            f"The broker's log says why. `ls -ld {each['path']}` and `dmesg` tell more; mend it, then start the broker anew.",
+        )
+        for each in found
+        if each["is_offline"]
     ]
 
 

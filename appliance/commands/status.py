@@ -43,7 +43,14 @@ def _look(session: Session) -> Health:
         if not isinstance(views, KafkaFailure) and views and views[0].value is not None
     }
     lagging = lagging_of(gateway.moves.behind(cluster.topics))
-    return replace(judge(cluster, min_isr), lagging=lagging)
+    failed = gateway.failed_directories(cluster.brokers)
+    return replace(
+        judge(cluster, min_isr),
+        lagging=lagging,
+        failed_directories=tuple(
+            f"{path} of broker {broker_id}" for broker_id, paths in failed.items() for path in paths
+        ),
+    )
 
 
 def _watch(session: Session, exit_when_healthy: bool) -> int:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 import confluent_kafka
 from confluent_kafka import IsolationLevel, TopicCollection
@@ -60,6 +60,7 @@ _OPERATIONS = {
     ConfigOperation.SUBTRACT: AlterConfigOpType.SUBTRACT,
 }
 
+T = TypeVar("T")
 
 CONSUMER_GROUP_HEARTBEAT = (68, 0)
 LEADER_ATTEMPTS = 5
@@ -216,14 +217,23 @@ class Gateway:
         self, brokers: Iterable[BrokerView]
     ) -> dict[int, dict[TopicPartition, int]]:
         """Bytes of each partition by broker; brokers that cannot be asked are left out."""
-        found: dict[int, dict[TopicPartition, int]] = {}
+        return self._of_directories(brokers, lambda connection: connection.log_sizes())
+
+    def failed_directories(self, brokers: Iterable[BrokerView]) -> dict[int, tuple[str, ...]]:
+        """Log directories that have failed, by broker; brokers that cannot be asked are left out."""
+        return self._of_directories(brokers, lambda connection: connection.failed_directories())
+
+    def _of_directories(
+        self, brokers: Iterable[BrokerView], ask: Callable[[wire.WireConnection], T]
+    ) -> dict[int, T]:
+        found: dict[int, T] = {}
         if self._link.serves(wire.DESCRIBE_LOG_DIRS):
             for broker in brokers:
                 with (
                     contextlib.suppress(OSError),
                     self._link.connect((broker.host, broker.port)) as connection,
                 ):
-                    found[broker.broker_id] = connection.log_sizes()
+                    found[broker.broker_id] = ask(connection)
         return found
 
     # Settings

@@ -13,7 +13,7 @@ import pytest
 from appliance.checks import Verdict
 from appliance.process_checks import check_beat
 from tests.appliance.conftest import Done, Odradek
-from tests.support import judge
+from tests.support import judge, processes
 from tests.support.cluster import Cluster
 from tests.support.fixtures import Broker, broker_of_the_file
 from tests.support.odradek import REPOSITORY, OdradekBroker
@@ -40,8 +40,9 @@ def test_a_cluster_that_is_well(on_broker: Odradek) -> None:
 def test_trouble_has_exit_code_ten_and_a_name(on_broker: Odradek, topic: str) -> None:
     on_broker("topic", "alter", topic, "--set", "min.insync.replicas=2").ok()
     try:
+        # An Apache Kafka's broker learns of the setting a moment after it was accepted.
+        processes.wait_until(lambda: on_broker("status").code == 10, 30, "what is wrong")
         done = on_broker("status", "--format", "json")
-        assert done.code == 10
         assert done.data[0]["under_min_isr"] == [f"{topic}-{index}" for index in range(3)]
     finally:
         on_broker("topic", "alter", topic, "--delete", "min.insync.replicas").ok()
@@ -215,3 +216,17 @@ def test_schedules_that_nobody_watches_fail_once_the_serve_has_had_time(tmp_path
         database.execute("UPDATE dashboard_lease SET until = '9999-01-01 00:00:00'")
         database.commit()
         assert check_beat(tmp_path, 500).verdict is Verdict.OK
+
+
+def test_a_log_directory_that_has_failed_is_told(odradek: Odradek, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    bad.write_text("not a directory")
+    with OdradekBroker(tmp_path, {"log.dirs": f"{good},{bad}"}) as broker:
+        told = odradek("-b", broker.bootstrap, "status", "--format", "json")
+        assert told.code == 10
+        assert told.data[0]["failed_directories"] == [f"{bad} of broker 1"]
+        assert told.data[0]["reasons"] == [f"log directories have failed: {bad} of broker 1"]
+        done = odradek("-b", broker.bootstrap, "doctor", "--data", broker.data, "--format", "json")
+        assert done.code == 10
+        (found,) = (row for row in done.data if row["check"] == "log directory")
+        assert (found["status"], found["detail"].split()[0]) == ("FAIL", str(bad))
