@@ -19,9 +19,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from appliance import VERSION
 from appliance.output import format_size
 from appliance.supervisor import serve_lock
 from broker import compiled
+from broker.model.data_layout import LAYOUT_NAME, RESTORING_NAME, newer_than_known, read_layout
 from dashboard import probe
 from dashboard.probe import join_address
 from dashboard.spark.home import SparkHome, lock
@@ -221,6 +223,46 @@ def check_data_directory(directory: Path) -> Check:
             f"Choose another one with --data DIR, or as root: `chown -R {os.geteuid()} {directory}`.",
         )
     return Check("data directory", Verdict.OK, f"{directory}, {_held_by(directory)}")
+
+
+def check_version(directory: Path) -> list[Check]:
+    """What `odradek serve` would refuse to start on; nothing where it is well."""
+    name = "data version"
+    mark = directory / RESTORING_NAME
+    try:
+        version = newer_than_known(directory)
+        read_layout(directory)
+        is_restoring = mark.exists()
+    except ValueError:
+        return [
+            Check(
+                name,
+                Verdict.FAIL,
+                f"{directory / LAYOUT_NAME} cannot be understood",
+                f"If no other version wrote this directory: `rm {directory / LAYOUT_NAME}`.",
+            )
+        ]
+    except OSError:
+        return []  # told by the check of the directory
+    if version is not None:
+        return [
+            Check(
+                name,
+                Verdict.FAIL,
+                f"written by Odradek {version}, which is newer than this {VERSION}",
+                "Run that version or a later one; data is never taken back to an older one.",
+            )
+        ]
+    if is_restoring:
+        return [
+            Check(
+                name,
+                Verdict.FAIL,
+                "a restore from a backup was interrupted",
+                f"Call it again, it begins anew: `odradek backup restore BACKUPS --data {directory}`.",
+            )
+        ]
+    return []
 
 
 def _held_by(directory: Path) -> str:

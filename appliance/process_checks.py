@@ -7,21 +7,17 @@ looked at.
 from __future__ import annotations
 
 import http.client
-import os
-import sqlite3
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from appliance import child, schema
+from appliance import child, database_check
 from appliance.checks import DIAL_TIMEOUT_S, Check, Verdict
 from appliance.supervisor import serve_lock
 from broker.clock import SystemClock
 from dashboard.probe import join_address, reachable, split_address
 
 DEFAULT_WEB: Final = "127.0.0.1:8080"
-SCHEDULER_LEASE: Final = "scheduler"
 STARTING_S: Final = 60.0
 LOG_HINT = (
     "What `odradek serve` writes says why, after the name of the process (`journalctl -u odradek`); to start it"
@@ -30,7 +26,9 @@ LOG_HINT = (
 BindProblem = Callable[[tuple[str, int]], OSError | None]
 
 
-def check_processes(data_directory: Path, web: str, bind_problem: BindProblem) -> list[Check]:
+def check_processes(
+    data_directory: Path, web: str, database_url: str, bind_problem: BindProblem
+) -> list[Check]:
     path = data_directory / serve_lock.FILE_NAME
     holder = serve_lock.read_holder(path) if serve_lock.is_locked(path) else None
     if holder is None:
@@ -41,7 +39,7 @@ def check_processes(data_directory: Path, web: str, bind_problem: BindProblem) -
         found.append(check_web(split_address(str(holder["web"]))))
     if "worker" in programs:
         age_s = (SystemClock().wall_ms() - int(holder.get("started_ms", 0))) / 1000
-        found += [check_worker(data_directory), check_beat(data_directory, age_s)]
+        found += [check_worker(data_directory), check_beat(data_directory, database_url, age_s)]
     return found
 
 
@@ -81,33 +79,17 @@ def check_worker(data_directory: Path) -> Check:
     return Check("worker", Verdict.FAIL, "does not run, or is not ready", LOG_HINT)
 
 
-def check_beat(data_directory: Path, serve_age_s: float) -> Check:
-    """Some worker watches the schedules: the lease in the database, where that is a file.
+def check_beat(data_directory: Path, database_url: str, serve_age_s: float) -> Check:
+    """Some worker watches the schedules: the lease in the database.
 
     A worker that hangs is not restarted, and nothing but its lease tells: it ends then.
     """
-    path = data_directory / schema.DATABASE_NAME
-    if os.environ.get("DATABASE_URL") or os.environ.get("ODRADEK_DATABASE_URL"):
-        return Check("beat", Verdict.INFO, "its lease is in another database; /metrics tells of it")
     try:
-        lease = _lease(path)
-    except sqlite3.Error as error:
-        return Check("beat", Verdict.INFO, f"{path} cannot be read: {error}")
-    if lease is None and serve_age_s < STARTING_S:
+        holder = database_check.scheduler(data_directory, database_url)
+    except database_check.Unreachable as error:
+        return Check("beat", Verdict.INFO, f"not known, as the database cannot be asked: {error}")
+    if holder is None and serve_age_s < STARTING_S:
         return Check("beat", Verdict.INFO, "no worker watches the schedules yet")
-    if lease is None:
+    if holder is None:
         return Check("beat", Verdict.FAIL, "no worker watches the schedules", LOG_HINT)
-    return Check("beat", Verdict.OK, f"schedules are watched by {lease}")
-
-
-def _lease(path: Path) -> str | None:
-    connection: Any = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=2)
-    try:
-        now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
-        row = connection.execute(
-            "SELECT holder FROM dashboard_lease WHERE name = ? AND until > ?",
-            (SCHEDULER_LEASE, now),
-        ).fetchone()
-    finally:
-        connection.close()
-    return str(row[0]) if row is not None else None
+    return Check("beat", Verdict.OK, f"schedules are watched by {holder}")

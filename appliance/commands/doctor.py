@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from appliance import checks, control, zookeeper_check
+from appliance import checks, control, database_check, zookeeper_check
 from appliance.checks import Check, Verdict
 from appliance.commands.serve import DEFAULT_LISTEN
 from appliance.commands.spark import spark_home
-from appliance.failure import EXIT_OK, EXIT_UNHEALTHY, CommandError
+from appliance.config import ConfigError, load_for_serve
+from appliance.failure import EXIT_OK, EXIT_UNHEALTHY, EXIT_USAGE, CommandError
 from appliance.options import ADDRESS, command, data_option, pass_session
 from appliance.output import Column, Report, Table
 from appliance.process_checks import DEFAULT_WEB, check_processes
@@ -54,23 +55,42 @@ COLUMNS = (
     metavar="HOST:PORT",
     help="The dashboard's port, while nothing is served.",
 )
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="The configuration that `odradek serve` has: where its database is.",
+)
 @click.pass_context
 @pass_session
-def doctor(session: Session, context: click.Context, data: Path, listen: str, web: str) -> int:
+def doctor(
+    session: Session,
+    context: click.Context,
+    data: Path,
+    listen: str,
+    web: str,
+    config: Path | None,
+) -> int:
     """Check this machine and the way to the broker. Exit code 10 when something fails.
 
     Where `odradek serve` runs on the data directory, it is its broker, unless -b or --listen names another one.
     """
+    try:
+        database_url = load_for_serve({"data": data}, config).values.database_url.get_secret_value()
+    except ConfigError as error:
+        raise CommandError(str(error), code="CONFIG", exit_code=EXIT_USAGE) from None
     listen = _listen_of_the_serve(session, context, data) or listen
     found = [
         checks.check_python(),
         checks.check_data_directory(data.absolute()),
+        *checks.check_version(data.absolute()),
         checks.check_hot_path(),
         checks.check_disk(data),
         checks.check_file_system(data),
         checks.check_sync(data.absolute()),
         checks.check_port(probe.split_address(listen), bind_problem),
-        *check_processes(data.absolute(), web, bind_problem),
+        database_check.check(data.absolute(), database_url),
+        *check_processes(data.absolute(), web, database_url, bind_problem),
         *_check_cluster(session),
         *_check_partitions(data),
         *_check_log_directories(data),

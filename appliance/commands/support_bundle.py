@@ -84,7 +84,7 @@ def support_bundle(session: Session, file: Path | None, data: Path, config: Path
         raise CommandError(str(error), code="CONFIG", exit_code=EXIT_USAGE) from None
     path = file or Path(f"odradek-support-{SystemClock().wall_ms() // 1000}.tar.gz")
     secrets = _secrets(loaded, data)
-    parts = {name: _struck(text, secrets) for name, text in _parts(loaded, data.absolute())}
+    parts = {name: _struck(text, secrets) for name, text in _parts(loaded, data.absolute(), config)}
     listing = "".join(f"{len(text.encode()):>10}  {name}\n" for name, text in parts.items())
     try:
         with (
@@ -111,10 +111,10 @@ def _for_the_owner_alone(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _parts(loaded: LoadedConfig, data: Path) -> Iterator[tuple[str, str]]:
+def _parts(loaded: LoadedConfig, data: Path, config: Path | None) -> Iterator[tuple[str, str]]:
     yield "versions.json", _json(_versions())
     yield "config.json", _json(_settings(loaded))
-    yield "doctor.json", _doctor(data)
+    yield "doctor.json", _doctor(data, config)
     for name in ("node", "stats", "offline", "cleaner"):
         try:
             yield f"broker/{name}.json", _json(control.ask(data, name))
@@ -168,12 +168,12 @@ def _shown(key: str, value: str) -> str:
     return STRUCK if _SECRET_NAME.search(key) else value
 
 
-def _doctor(data: Path) -> str:
+def _doctor(data: Path, config: Path | None) -> str:
     """In a process of its own: it may hang on what it looks at."""
     try:
         return subprocess.run(
             [sys.executable, "-P", "-m", "appliance", "doctor", "--data", str(data),
-             "--format", "json"],
+             "--format", "json", *(["--config", str(config)] if config else [])],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
         ).stdout  # fmt: skip
     except subprocess.TimeoutExpired:

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from appliance.checks import Verdict
 from appliance.process_checks import check_beat
+from broker.model.data_layout import LAYOUT, LAYOUT_NAME, RESTORING_NAME
 from tests.appliance.conftest import Done, Odradek
-from tests.support import judge, processes
+from tests.support import judge, postgres, processes
 from tests.support.cluster import Cluster
 from tests.support.fixtures import Broker, broker_of_the_file
 from tests.support.odradek import REPOSITORY, OdradekBroker
@@ -209,13 +211,89 @@ def test_schedules_that_nobody_watches_fail_once_the_serve_has_had_time(tmp_path
             "INSERT INTO dashboard_lease VALUES ('scheduler', 'w', '2020-01-01 00:00:00')"
         )
         database.commit()
-        assert check_beat(tmp_path, 5).verdict is Verdict.INFO
-        found = check_beat(tmp_path, 500)
+        assert check_beat(tmp_path, "", 5).verdict is Verdict.INFO
+        found = check_beat(tmp_path, "", 500)
         assert found.verdict is Verdict.FAIL
         assert "systemctl restart odradek" in str(found.hint)
         database.execute("UPDATE dashboard_lease SET until = '9999-01-01 00:00:00'")
         database.commit()
-        assert check_beat(tmp_path, 500).verdict is Verdict.OK
+        assert check_beat(tmp_path, "", 500).verdict is Verdict.OK
+
+
+def looked_at(odradek: Odradek, data: Path) -> Done:
+    return odradek(
+        "-b", "127.0.0.1:1", "doctor", "--data", data, "--listen", f"127.0.0.1:{judge.free_port()}",
+        "--format", "json",
+    )  # fmt: skip
+
+
+def test_a_damaged_database_fails_the_doctor(odradek: Odradek, tmp_path: Path) -> None:
+    path = tmp_path / "odradek.db"
+    found = checks_of(looked_at(odradek, tmp_path).ok())["database"]
+    assert (found["status"], "first start" in found["detail"]) == ("INFO", True)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE users (name TEXT)")
+        database.executemany("INSERT INTO users VALUES (?)", [("x" * 500,)] * 100)
+        database.commit()
+    assert checks_of(looked_at(odradek, tmp_path).ok())["database"]["status"] == "OK"
+    content = path.read_bytes()
+    for damaged in (b"no database" * 500, content[:8192] + b"\xff" * 4096 + content[12288:]):
+        path.write_bytes(damaged)
+        done = looked_at(odradek, tmp_path)
+        assert done.code == 10
+        found = checks_of(done)["database"]
+        assert found["status"] == "FAIL"
+        assert "is damaged" in found["detail"]
+        assert "odradek backup restore" in found["hint"]
+
+
+def test_a_postgresql_that_is_gone_fails_the_doctor(
+    odradek: Odradek, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "postgres").mkdir()
+    with postgres.running(tmp_path / "postgres") as url:
+        monkeypatch.setenv("DATABASE_URL", url)
+        found = checks_of(looked_at(odradek, tmp_path / "data").ok())["database"]
+        assert found["status"] == "OK"
+        assert found["detail"].startswith("PostgreSQL ")
+        assert "cannot be asked" in check_beat(tmp_path, url, 500).detail  # it has no tables yet
+        with psycopg.connect(url) as connection:
+            connection.execute(
+                "CREATE TABLE dashboard_lease (name text, holder text, until timestamptz)"
+            )
+            connection.execute(
+                "INSERT INTO dashboard_lease VALUES ('scheduler', 'w', now() - interval '1 s')"
+            )
+        assert check_beat(tmp_path, url, 500).verdict is Verdict.FAIL
+        with psycopg.connect(url) as connection:
+            connection.execute("UPDATE dashboard_lease SET until = now() + interval '20 s'")
+        assert check_beat(tmp_path, url, 500).detail == "schedules are watched by w"
+    done = looked_at(odradek, tmp_path / "data")
+    assert done.code == 10
+    found = checks_of(done)["database"]
+    assert found["status"] == "FAIL"
+    assert "systemctl start postgresql" in found["hint"]
+
+
+def test_what_serve_would_refuse_fails_the_doctor(odradek: Odradek, tmp_path: Path) -> None:
+    for name, content, hint in (
+        (
+            LAYOUT_NAME,
+            json.dumps({"layout": LAYOUT + 1, "version": "9.0"}),
+            "that version or a later",
+        ),
+        (LAYOUT_NAME, "garbage", f"`rm {tmp_path / LAYOUT_NAME}`"),
+        (RESTORING_NAME, "{}", "odradek backup restore"),
+    ):
+        (tmp_path / name).write_text(content)
+        done = looked_at(odradek, tmp_path)
+        assert done.code == 10
+        found = checks_of(done)["data version"]
+        assert found["status"] == "FAIL"
+        assert hint in found["hint"]
+        (tmp_path / name).unlink()
+    assert "data version" not in checks_of(looked_at(odradek, tmp_path).ok())
 
 
 def test_a_log_directory_that_has_failed_is_told(odradek: Odradek, tmp_path: Path) -> None:
