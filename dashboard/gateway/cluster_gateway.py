@@ -65,11 +65,14 @@ T = TypeVar("T")
 CONSUMER_GROUP_HEARTBEAT = (68, 0)
 LEADER_ATTEMPTS = 5
 LEADER_PAUSE_S = 0.2
+LEASE_ATTEMPTS = 25
+"""A leader that is there, but new, tells no latest offsets for 3.3 s: an old one might lead elsewhere."""
 VISIBLE_ATTEMPTS = 40
 VISIBLE_PAUSE_S = 0.05
-_LEADER_IN_CHANGE = frozenset(
-    {"NOT_LEADER_OR_FOLLOWER", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH"}
+_NOT_LEADING_YET = frozenset(
+    {"NOT_LEADER_OR_FOLLOWER", "FENCED_LEADER_EPOCH", "OFFSET_NOT_AVAILABLE"}
 )
+_LEADER_IN_CHANGE = _NOT_LEADING_YET | {"LEADER_NOT_AVAILABLE"}
 
 _UNKNOWN_HERE = frozenset({"Unknown partition", "Unknown topic"})
 MOST_REFRESHED = 20
@@ -513,7 +516,9 @@ class Gateway:
         """Outcomes by partition. A leader that is only just being found is asked again."""
         found: dict[TopicPartition, Any] = {}
         left = list(keys)
-        for attempt in range(LEADER_ATTEMPTS):
+        for attempt in range(LEASE_ATTEMPTS):
+            if attempt >= LEADER_ATTEMPTS:
+                left = [key for key in left if _is_not_leading_yet(found.get(key))]
             if not left:
                 break
             if attempt:
@@ -557,6 +562,10 @@ def _is_silent(outcome: object) -> bool:
 def _is_unknown_here(outcome: object) -> bool:
     """The library alone says that it does not exist, from what it remembers; no broker was asked."""
     return isinstance(outcome, KafkaFailure) and outcome.message in _UNKNOWN_HERE
+
+
+def _is_not_leading_yet(outcome: object) -> bool:
+    return isinstance(outcome, KafkaFailure) and outcome.code in _NOT_LEADING_YET
 
 
 def _is_leader_in_change(outcome: object) -> bool:

@@ -12,7 +12,12 @@ import pytest
 from broker.model.ids import TopicPartition
 from dashboard.cluster import KafkaFailure, OffsetView
 from dashboard.gateway import Gateway, OffsetAt
-from dashboard.gateway.cluster_gateway import LEADER_ATTEMPTS, MOST_REFRESHED
+from dashboard.gateway.cluster_gateway import (
+    LEADER_ATTEMPTS,
+    LEADER_PAUSE_S,
+    LEASE_ATTEMPTS,
+    MOST_REFRESHED,
+)
 
 SILENT = SimpleNamespace(offset=confluent_kafka.OFFSET_INVALID, timestamp=-1)
 
@@ -67,6 +72,19 @@ def test_a_leader_that_stays_silent_is_a_failure(monkeypatch: pytest.MonkeyPatch
     assert isinstance(found, KafkaFailure)
     assert found.code == "LEADER_NOT_AVAILABLE"
     assert len(link.refreshed) == LEADER_ATTEMPTS
+
+
+@pytest.mark.parametrize("code", ["NOT_LEADER_OR_FOLLOWER", "OFFSET_NOT_AVAILABLE"])
+def test_a_new_leader_is_asked_until_its_lease_may_begin(
+    code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """3.3 s after it began to lead: that many pauses are longer."""
+    told: Any = KafkaFailure(code, "not yet")
+    link = Link(*[told] * 20, SimpleNamespace(offset=7, timestamp=-1))
+    key = TopicPartition("orders", 0)
+    assert gateway(link, monkeypatch).offsets([key], OffsetAt.LATEST) == {key: OffsetView(7, -1)}
+    assert (LEASE_ATTEMPTS - 1) * LEADER_PAUSE_S > 3.3
+    assert gateway(Link(told), monkeypatch).offsets([key], OffsetAt.LATEST) == {key: told}
 
 
 def test_many_topics_are_looked_at_again_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
