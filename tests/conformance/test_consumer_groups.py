@@ -22,12 +22,13 @@ from tests.support.consumer_groups import (
     joining,
     settle,
 )
-from tests.support.fixtures import Broker
 from tests.support.requests import create_topic
+from tests.support.routing import Site, address_for_group, shared_site
 from tests.support.wire import Struct, Wire
 
 NewConsumer = Callable[..., Consumer]
 NON_EMPTY_GROUP = 68
+broker = shared_site()
 
 
 @pytest.fixture
@@ -36,12 +37,12 @@ def topic(wire: Wire) -> str:
 
 
 @pytest.fixture
-def new_consumer(broker: Broker, group: str, topic: str) -> Iterator[NewConsumer]:
+def new_consumer(broker: Site, group: str, topic: str) -> Iterator[NewConsumer]:
     made: list[Consumer] = []
 
     def make(**options: Any) -> Consumer:
         topics = options.pop("topics", (topic,))
-        made.append(Consumer(Wire(broker.address), group, topics, **options))
+        made.append(Consumer(Wire(address_for_group(broker, group)), group, topics, **options))
         return made[-1]
 
     yield make

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support import groups, requests
 from tests.support.requests import create_topic
+from tests.support.routing import shared_site
 from tests.support.transactions import (
     CONCURRENT_TRANSACTIONS,
     TransactionalProducer,
@@ -27,6 +28,9 @@ UNSTABLE_OFFSET_COMMIT, PRODUCER_FENCED, TRANSACTIONAL_ID_NOT_FOUND = 88, 90, 10
 TRANSACTION_ABORTABLE = 120
 INVALID_REGULAR_EXPRESSION = 128
 ILLEGAL_GENERATION, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID = 22, 24, 25
+
+
+broker = shared_site()
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support import groups, processes, requests
-from tests.support.fixtures import Broker
 from tests.support.groups import Member
 from tests.support.requests import create_topic
+from tests.support.routing import Site, address_for_group, connect, shared_site
 from tests.support.transactions import (
     TransactionalProducer,
     committed_values,
@@ -21,6 +21,7 @@ from tests.support.transactions import (
 from tests.support.wire import Wire
 
 UNSTABLE_OFFSET_COMMIT = 88
+broker = shared_site()
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def aborted(wire: Wire, topic: str, producer: TransactionalProducer) -> Transact
     return producer
 
 
-def reader(broker: Broker, topic: str, isolation_level: str) -> Consumer:
+def reader(broker: Site, topic: str, isolation_level: str) -> Consumer:
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -73,7 +74,7 @@ def read_to_the_end(consumer: Consumer, topic: str) -> tuple[list[bytes | None],
 
 
 @pytest.mark.usefixtures("aborted")
-def test_an_aborted_record_is_there_for_who_asks_for_all(broker: Broker, topic: str) -> None:
+def test_an_aborted_record_is_there_for_who_asks_for_all(broker: Site, topic: str) -> None:
     """C069"""
     values, position = read_to_the_end(reader(broker, topic, "read_uncommitted"), topic)
     assert (values, position) == ([b"20"], 2)
@@ -101,13 +102,13 @@ def test_aborted_ranges_are_told_to_who_reads_committed(
 
 
 def test_what_is_not_committed_is_behind_the_end(
-    broker: Broker, wire: Wire, topic: str, producer: TransactionalProducer
+    broker: Site, wire: Wire, topic: str, producer: TransactionalProducer
 ) -> None:
     """C072"""
     values = [b"%d" % number for number in range(100)]
     producer.add(topic, 0)
     assert producer.produce(topic, values) == 0
-    with Wire(broker.address) as other:
+    with connect(broker) as other:
         ends = [
             requests.list_offset(other, topic, requests.LATEST, isolation_level=level).offset
             for level in (0, 1)
@@ -119,7 +120,7 @@ def test_what_is_not_committed_is_behind_the_end(
         assert committed_values(other, topic) == values
 
 
-def test_transactions_that_take_their_time_leak_nothing(broker: Broker, topic: str) -> None:
+def test_transactions_that_take_their_time_leak_nothing(broker: Site, topic: str) -> None:
     """C073"""
     consumer = reader(broker, topic, "read_committed")
     producer = Producer(
@@ -198,10 +199,13 @@ def test_offsets_of_the_dead_are_settled_by_time(wire: Wire, topic: str, group: 
 
 
 def test_a_marker_during_a_rebalance_is_applied(
-    broker: Broker, wire: Wire, topic: str, group: str, producer: TransactionalProducer
+    broker: Site, wire: Wire, topic: str, group: str, producer: TransactionalProducer
 ) -> None:
     """C081, the variant."""
-    with Member(broker.address, group) as first, Member(broker.address, group) as second:
+    with (
+        Member(address_for_group(broker, group), group) as first,
+        Member(address_for_group(broker, group), group) as second,
+    ):
         first.join_alone()
         assert settled(lambda: producer.add_offsets(group)) == 0
         identity = {"generation_id": first.generation, "member_id": first.member_id}

@@ -7,6 +7,7 @@ import pytest
 
 from tests.support import groups, requests
 from tests.support.requests import create_topic
+from tests.support.routing import shared_site
 from tests.support.transactions import (
     CONCURRENT_TRANSACTIONS,
     TransactionalProducer,
@@ -23,6 +24,7 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TRANSACTION_ABORTABLE = 53, 120
 ADDING = 12
 #: The last epoch that a producer gets.
 LAST_EPOCH = 32_766
+broker = shared_site()
 
 
 @pytest.fixture

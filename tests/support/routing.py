@@ -5,6 +5,7 @@ So what a test asks of one broker by ``Wire`` it can ask of three: ``connect`` s
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ _BY_LEADER = {
     "list_offsets": ("topics", "name", "partitions", "partition_index"),
     "delete_records": ("topics", "name", "partitions", "partition_index"),
 }
+#: Those that tell partitions by their numbers alone.
+_BY_LEADER_OF_FIRST = ("describe_producers", "write_txn_markers")
 _BY_GROUP = {
     **dict.fromkeys(
         (
@@ -207,17 +210,36 @@ class RoutedWire(Wire):
         if api in _BY_LEADER:
             topics, name, partitions, index = _BY_LEADER[api]
             (topic,) = fields[topics]
-            return leader(cluster, topic[name], topic[partitions][0][index])
+            named = topic[name] if name in topic else topic["topic_id"]
+            return self._leader(named, topic[partitions][0][index])
+        if api in _BY_LEADER_OF_FIRST:
+            named = fields["markers"][0] if "markers" in fields else fields
+            topic = named["topics"][0]
+            return self._leader(topic["name"], topic["partition_indexes"][0])
         if api in _BY_GROUP:
             # OffsetFetch has but one group in old versions.
             field = _BY_GROUP[api] if _BY_GROUP[api] in fields else "group_id"
             return coordinator(cluster, _first(fields[field]), GROUP_KEY)
+        if "transactions" in fields:  # AddPartitionsToTxn between brokers
+            fields = {_BY_TRANSACTION[api]: fields["transactions"][0]["transactional_id"]}
         transactional_id = _first(fields.get(_BY_TRANSACTION.get(api, ""), ""))
         if transactional_id:
             return coordinator(cluster, transactional_id, TRANSACTION_KEY)
         if api in _BY_CONTROLLER:
             return controller(cluster)
+        return self._anybody()
+
+    def _anybody(self) -> int:
+        cluster = self.cluster
         return next(number for number in cluster.brokers if is_running(cluster, number))
+
+    def _leader(self, topic: str | uuid.UUID, partition: int) -> int:
+        """Of a topic that nobody knows, whoever says so."""
+        known = self._ask(self._anybody(), "metadata", 12, {"topics": None}).topics
+        for each in known:
+            if topic in (each.name, each.topic_id):
+                return leader(self.cluster, each.name, partition)
+        return self._anybody()
 
 
 def _first(name: Any) -> str:
