@@ -51,14 +51,20 @@ class Content(NamedTuple):
     new_bytes: int
 
 
-def no_room(error: OSError, where: Path) -> CommandError:
+def no_room(
+    error: OSError, where: Path, then: str = "it goes on with what is done"
+) -> CommandError:
     if error.errno in _NO_ROOM:
         return CommandError(
             f"no room is left at {where}",
-            hint="Make room there and call it again: it goes on with what is done.",
+            hint=f"Make room there and call it again: {then}.",
             code="NO_ROOM",
         )
-    return CommandError(f"{error.filename or where}: {error.strerror}", code="NOT_WRITTEN")
+    return CommandError(
+        f"{error.filename or where}: {error.strerror}",
+        hint="Name a directory that this user may write to.",
+        code="NOT_WRITTEN",
+    )
 
 
 def refuse_one_in_the_other(target: Path, data: Path) -> None:

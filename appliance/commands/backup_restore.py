@@ -119,7 +119,7 @@ def restore(session: Session, target: Path, wanted: str | None, data: Path) -> i
         refuse_one_in_the_other(target, data)
         restoration.restore(place, manifest, data.absolute(), _Steps(session, "written"))
     except OSError as error:
-        raise no_room(error, data) from None
+        raise no_room(error, data, "it begins anew") from None
     for note in manifest["notes"]:
         session.note(note)
     text = f"backup {name} is restored; next: odradek serve --data {data}\n"

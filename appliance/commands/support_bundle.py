@@ -99,7 +99,11 @@ def support_bundle(session: Session, file: Path | None, data: Path, config: Path
                 archive.addfile(entry, io.BytesIO(content))
     except OSError as error:
         path.unlink(missing_ok=True)
-        raise CommandError(f"{path}: {error.strerror}", code="NOT_WRITTEN") from None
+        raise CommandError(
+            f"{path}: {error.strerror}",
+            hint="`odradek support-bundle FILE` writes it elsewhere; it is some kilobytes, and what runs have logged.",
+            code="NOT_WRITTEN",
+        ) from None
     row = {"file": str(path), "bytes": path.stat().st_size, "parts": list(parts)}
     return session.emit(
         Report(data=[row], text=f"{listing}{path}, {format_size(path.stat().st_size)}\n")

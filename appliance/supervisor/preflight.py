@@ -150,8 +150,11 @@ def take(data_directory: Path, about: dict[str, Any], note: Callable[[str], None
 
 
 def _not_writable(data_directory: Path, error: OSError) -> CommandError:
+    hint = "Choose another one with --data DIR, or give this user the right to write there."
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = "Make room there, or choose another one with --data DIR."
     return CommandError(
         f"cannot write to the data directory {data_directory}: {error.strerror}",
-        hint="Choose another one with --data DIR, or give this user the right to write there.",
+        hint=hint,
         code="DATA_DIRECTORY_NOT_WRITABLE",
     )

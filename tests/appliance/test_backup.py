@@ -239,6 +239,34 @@ def test_a_full_disk_costs_one_line_and_is_gone_on_from(
     assert "is whole" in done.stdout
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+def test_a_restore_or_a_start_on_a_full_disk_says_so_and_what_to_do(
+    odradek: Odradek, node: OdradekBroker, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    odradek("backup", "create", target, "--data", node.data).ok()
+    (tmp_path / "small").mkdir()
+    script = (
+        "cd $1; mount -t tmpfs -o size=20k none small;"
+        ' "$2" -m appliance backup restore target --data small/data; echo $? >&2;'
+        ' "$2" -m appliance serve --data small/new; echo $? >&2;'
+        ' "$2" -m appliance support-bundle small/bundle.tar.gz --data none >/dev/null; echo $? >&2;'
+        " mount -o remount,size=64m small;"
+        ' "$2" -m appliance backup restore target --data small/data; echo $? >&2; ls small'
+    )
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script, "sh", tmp_path, sys.executable],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    said = done.stderr.splitlines()
+    assert [line for line in said if line.isdigit()] == ["1", "1", "1", "0"], done.stderr
+    assert "error: no room is left at small/data" in said
+    assert "  Make room there and call it again: it begins anew." in said
+    assert "  Make room there, or choose another one with --data DIR." in said
+    assert "error: small/bundle.tar.gz: No space left on device" in said
+    assert "bundle.tar.gz" not in done.stdout.split()  # no half of one
+
+
 def test_the_commands_of_the_page_work_as_they_stand_there(
     odradek: Odradek, node: OdradekBroker, tmp_path: Path
 ) -> None:
