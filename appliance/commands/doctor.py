@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import click
@@ -9,9 +10,10 @@ from click.core import ParameterSource
 
 from appliance import checks, control, database_check, zookeeper_check
 from appliance.checks import Check, Verdict
+from appliance.client_config import parse_properties
 from appliance.commands.serve import DEFAULT_LISTEN
 from appliance.commands.spark import spark_home
-from appliance.config import ConfigError, load_for_serve
+from appliance.config import ApplianceConfig, ConfigError, load_for_serve
 from appliance.failure import EXIT_OK, EXIT_UNHEALTHY, EXIT_USAGE, CommandError
 from appliance.options import ADDRESS, command, data_option, pass_session
 from appliance.output import Column, Report, Table
@@ -76,9 +78,10 @@ def doctor(
     Where `odradek serve` runs on the data directory, it is its broker, unless -b or --listen names another one.
     """
     try:
-        database_url = load_for_serve({"data": data}, config).values.database_url.get_secret_value()
+        values = load_for_serve({"data": data}, config).values
     except ConfigError as error:
         raise CommandError(str(error), code="CONFIG", exit_code=EXIT_USAGE) from None
+    database_url = values.database_url.get_secret_value()
     listen = _listen_of_the_serve(session, context, data) or listen
     found = [
         checks.check_python(),
@@ -94,7 +97,7 @@ def doctor(
         *_check_cluster(session),
         *_check_partitions(data),
         *_check_log_directories(data),
-        *_check_zookeeper(session),
+        *_check_zookeeper(session, values),
         checks.check_clock(data, SystemClock().wall_ms()),
         *_check_other_clocks(data),
         checks.check_descriptors(),
@@ -173,18 +176,29 @@ def _check_other_clocks(data: Path) -> list[Check]:
         return []
 
 
-def _check_zookeeper(session: Session) -> list[Check]:
-    """Of the broker that answers, if it belongs to a cluster in ZooKeeper."""
+def _check_zookeeper(session: Session, values: ApplianceConfig) -> list[Check]:
+    """Of the broker that answers, if it belongs to a cluster in ZooKeeper; of one that does not, by its settings."""
     try:
         gateway = session.gateway()
         brokers = gateway.cluster().brokers
         names = [str(broker.broker_id) for broker in brokers[:1]]
         views = gateway.broker_configs(names, [ZOOKEEPER])
     except (CommandError, KafkaFailure):
-        return []  # told by the checks of the broker
+        # That is told by the checks of the broker; without ZooKeeper none starts.
+        connect = _broker_settings(values).get(ZOOKEEPER)
+        return zookeeper_check.check(connect) if connect else []
     told = next(iter(views.values()), [])
     connect = told[0].value if isinstance(told, list) and told else None
     return zookeeper_check.check(connect) if connect else []
+
+
+def _broker_settings(values: ApplianceConfig) -> dict[str, str]:
+    """As a file and the environment have them; what `serve --property` was told nobody knows afterwards."""
+    found: dict[str, str] = {}
+    if values.broker_config is not None:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            found |= parse_properties(values.broker_config.read_text())
+    return found | values.broker
 
 
 def _check_cluster(session: Session) -> list[Check]:

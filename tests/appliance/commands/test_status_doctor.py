@@ -124,6 +124,14 @@ def test_a_directory_that_cannot_be_used_fails(odradek: Odradek, tmp_path: Path)
     assert "--data DIR" in done.err
 
 
+def looking(data: Path) -> list[object]:
+    """Where no broker answers."""
+    return [
+        "-b", "127.0.0.1:1", "doctor", "--data", data, "--listen", f"127.0.0.1:{judge.free_port()}",
+        "--format", "json",
+    ]  # fmt: skip
+
+
 def checks_of(done: Done) -> dict[str, dict[str, str]]:
     return {row["check"]: row for row in done.data}
 
@@ -201,6 +209,14 @@ def test_a_zookeeper_that_is_gone_fails_the_doctor(odradek: Odradek, tmp_path: P
         found = checks_of(done)
         assert found["ZooKeeper"]["status"] == "FAIL"
         assert "systemctl start zookeeper" in found[f"ZooKeeper {server.address}"]["hint"]
+    # Without a broker that could say where it is, as none starts without it.
+    settings = tmp_path / "server.properties"
+    settings.write_text(f"zookeeper.connect={server.address}/doctor\n")
+    done = odradek(
+        *looking(tmp_path / "none"), "--config", settings,
+    )  # fmt: skip
+    assert done.code == 10
+    assert checks_of(done)["ZooKeeper"]["status"] == "FAIL"
 
 
 def test_schedules_that_nobody_watches_fail_once_the_serve_has_had_time(tmp_path: Path) -> None:
@@ -221,10 +237,7 @@ def test_schedules_that_nobody_watches_fail_once_the_serve_has_had_time(tmp_path
 
 
 def looked_at(odradek: Odradek, data: Path) -> Done:
-    return odradek(
-        "-b", "127.0.0.1:1", "doctor", "--data", data, "--listen", f"127.0.0.1:{judge.free_port()}",
-        "--format", "json",
-    )  # fmt: skip
+    return odradek(*looking(data))
 
 
 def test_a_damaged_database_fails_the_doctor(odradek: Odradek, tmp_path: Path) -> None:
