@@ -121,6 +121,7 @@ class BrokerConfig:
     log_cleaner_io_max_bytes_per_second: float
     num_recovery_threads_per_data_dir: int
     log_append_mode: str
+    may_begin_empty: bool
     log_mapped_segments: int
     disk_floor_bytes: int
     disk_floor_replication_bytes: int
@@ -204,6 +205,7 @@ class BrokerConfig:
 #: Fields whose name is not simply the setting's with underscores for dots.
 _FIELD_SETTINGS = {
     "log_append_mode": "odradek.log.append",
+    "may_begin_empty": "odradek.log.dirs.begin.empty",
     "log_mapped_segments": "odradek.log.mapped.segments",
     "disk_floor_bytes": "odradek.disk.floor.bytes",
     "disk_floor_replication_bytes": "odradek.disk.floor.replication.bytes",

@@ -48,6 +48,7 @@ from broker.server.data_directory import (
     Identity,
     find_identity,
     may_map,
+    refuse_missing_logs,
     refuse_newer_layout,
     refuse_unfinished_adoption,
     refuse_unfinished_restore,
@@ -355,6 +356,16 @@ class Broker:
                 progress=on_progress,
             )
 
+        if not config.may_begin_empty:
+            refuse_missing_logs(
+                config.log_dirs,
+                (
+                    TopicPartition(topic.name, index)
+                    for topic in image.topics.values()
+                    for index, partition in enumerate(topic.partitions)
+                    if self.cluster is None or partition.isr == {config.node_id}
+                ),
+            )
         self._is_opening = True
         try:
             await self.threads.call(open_logs)

@@ -6,7 +6,7 @@ import base64
 import fcntl
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,10 +15,11 @@ from broker.adopt.names import STAGING
 from broker.metadata import znodes
 from broker.metadata.store import MetadataStore, Node
 from broker.model.data_layout import RESTORING_NAME, newer_than_known
+from broker.model.ids import TopicPartition
 from broker.server.start_error import StartError
 from broker.server.tasks import called_back
 from broker.storage.checkpoints import parse_meta_properties
-from broker.storage.layout import META_PROPERTIES
+from broker.storage.layout import META_PROPERTIES, partition_directory_name
 
 LOCK_NAME: Final = "broker.lock"
 #: In ``metadata``, which holds none then: it is kept in ZooKeeper.
@@ -141,6 +142,31 @@ def cluster_in(log_dirs: Sequence[str]) -> str | None:
             if meta is not None and meta.cluster_id:
                 return meta.cluster_id
     return None
+
+
+def refuse_missing_logs(log_dirs: Sequence[str], partitions: Iterable[TopicPartition]) -> None:
+    """Raises StartError where a log directory is empty, so that records which only this broker has are
+    gone, or not mounted: begun anew they would have been written never."""
+    names = {each: _names_in(Path(each)) for each in log_dirs}
+    empty = [each for each, found in names.items() if META_PROPERTIES not in found]
+    if not empty:
+        return
+    present = {name for found in names.values() for name in found}
+    missing = [each for each in partitions if partition_directory_name(each) not in present]
+    if missing:
+        raise StartError(
+            f"{empty[0]} is empty, but {len(missing)} partitions that only this broker has should lie there, {missing[0]} among"
+            " them: is it mounted? If what it held is lost, odradek.log.dirs.begin.empty=true begins them anew"
+        )
+
+
+def _names_in(directory: Path) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except FileNotFoundError:
+        return []
+    except OSError:  # it is not empty, but cannot be read: it will be offline
+        return [META_PROPERTIES]
 
 
 def may_map(mode: str, log_dirs: Sequence[str]) -> bool:

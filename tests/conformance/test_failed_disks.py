@@ -106,6 +106,49 @@ def test_what_lies_on_a_disk_that_is_gone_is_not_begun_anew(
     assert ends == {topic: 5 if topic in lost else 6 for topic in [*topics, new]}
 
 
+def test_an_empty_disk_takes_no_place_of_one_with_records(
+    two_disks: OdradekBroker, tmp_path: Path
+) -> None:
+    """It may not be mounted; what was lost is begun anew only if somebody says so."""
+    with Wire(two_disks.address) as wire:
+        topics = [requests.create_topic(wire) for _ in range(4)]
+        for topic in topics:
+            requests.produce_values(wire, topic, [b"x"] * 5)
+    lost = {path.name[:-2] for path in (tmp_path / "b").glob("*-0")}
+    two_disks.stop()
+    (tmp_path / "b").rename(tmp_path / "not mounted")
+    (tmp_path / "b").mkdir()
+    for _ in range(2):
+        with pytest.raises(AssertionError, match=f"b is empty, but {len(lost)} partitions"):
+            two_disks.start()
+        assert wait_for_end(two_disks) == 1
+    two_disks.properties["odradek.log.dirs.begin.empty"] = "true"
+    two_disks.start()
+    with Wire(two_disks.address) as wire:
+        ends = {topic: requests.end_offset(wire, topic) for topic in topics}
+    assert ends == {topic: 0 if topic in lost else 5 for topic in topics}
+
+
+def test_a_broker_of_a_cluster_begins_empty_if_others_have_all_that_it_had(
+    cluster: Cluster,
+) -> None:
+    replicated = create_topic(cluster, configs={"min.insync.replicas": "2"})
+    alone = create_topic(cluster, replicas=[2])
+    produce_values(cluster, replicated, ["x"] * 20)
+    produce_values(cluster, alone, ["x"] * 20)
+    broker = cluster.brokers[2]
+    broker.stop()
+    broker.data.rename(broker.directory / "lost")
+    with pytest.raises(AssertionError, match=f"only this broker has .*{alone}-0"):
+        broker.start()
+    assert wait_for_end(broker) == 1
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.delete_topics([alone])[alone].result(30)
+    broker.start()
+    wait_for_isr(cluster, replicated, set(cluster.brokers))
+    assert consume_values(cluster, replicated, 20) == ["x"] * 20
+
+
 def set_floor(cluster: Cluster, number: int, value: str | None) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     how = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET

@@ -40,6 +40,14 @@ KEYS = (
         has_effect=True,
     ),
     ConfigKey(
+        "odradek.log.dirs.begin.empty",
+        BOOLEAN,
+        "false",
+        "Whether empty log directories may take the place of those whose records are nowhere else.",
+        importance=LOW,
+        has_effect=True,
+    ),
+    ConfigKey(
         "odradek.log.mapped.segments",
         INT,
         "256",
