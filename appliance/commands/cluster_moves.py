@@ -1,7 +1,7 @@
 """``odradek cluster join``, ``leave``, ``reassign`` and ``elect``: where partitions lie, and who leads them.
 
-What changes replicas is a plan first: it is done only with --execute. Then it is begun, and looked at until
-the cluster has done it (``appliance/moving.py``), unless --no-wait.
+What changes replicas or leaders is a plan first: it is done only with --execute. A move is begun then, and looked at
+until the cluster has done it (``appliance/moving.py``), unless --no-wait.
 """
 
 from __future__ import annotations
@@ -30,7 +30,14 @@ COLUMNS = (
     Column("new_replicas"),
     Column("status", "status"),
 )
-ELECTED_COLUMNS = (Column("topic"), Column("partition", "count"), Column("status", "status"))
+CANCELLED_COLUMNS = (Column("topic"), Column("partition", "count"), Column("status", "status"))
+ELECTED_COLUMNS = (
+    Column("topic"),
+    Column("partition", "count"),
+    Column("leader", "count"),
+    Column("new_leader", "count"),
+    Column("status", "status"),
+)
 #: Between two looks at the end.
 LOOK_SECONDS = 0.5
 LOOKS_AT_END = 10
@@ -218,7 +225,7 @@ def reassign(
     if cancel and going:
         session.confirm(f"cancel {len(going)} reassignments", "cancel")
         outcomes = gateway.moves.reassign(dict.fromkeys(going))
-        return session.emit(_elected(outcomes))
+        return session.emit(_cancelled(outcomes))
     rows = [
         {
             "topic": key.topic,
@@ -247,6 +254,29 @@ def _moves(gateway: Gateway, wanted: Mapping[TopicPartition, tuple[int, ...]]) -
     return moves
 
 
+def _cancelled(outcomes: Mapping[TopicPartition, KafkaFailure | None]) -> Report:
+    errors: list[ItemError] = []
+    rows = [
+        {
+            "topic": key.topic,
+            "partition": key.partition,
+            "status": _status(key, failure, "OK", errors),
+        }
+        for key, failure in sorted(outcomes.items())
+    ]
+    return Report([Table(CANCELLED_COLUMNS, rows)], errors)
+
+
+def _status(
+    key: TopicPartition, failure: KafkaFailure | None, done: str, errors: list[ItemError]
+) -> str:
+    if failure is None:
+        return done
+    if failure.code != "ELECTION_NOT_NEEDED":
+        errors.append(ItemError.of(failure, topic=key.topic, partition=key.partition))
+    return failure.code
+
+
 @command("elect")
 @click.argument("names", nargs=-1, type=TOPIC, metavar="[TOPIC]...")
 @click.option("--all", "is_all", is_flag=True, help="Every topic.")
@@ -255,34 +285,97 @@ def _moves(gateway: Gateway, wanted: Mapping[TopicPartition, tuple[int, ...]]) -
     is_flag=True,
     help="Have a replica lead that is not in sync, where nobody leads. Records may be lost.",
 )
+@click.option("-d", "--dry-run", is_flag=True, help="Only show the plan (default).")
+@click.option("--execute", is_flag=True, help="Carry the plan out.")
 @pass_session
-def elect(session: Session, names: tuple[str, ...], is_all: bool, unclean: bool) -> int:
-    """Have partitions led by their first replica, the preferred leader, again."""
+def elect(
+    session: Session,
+    names: tuple[str, ...],
+    is_all: bool,
+    unclean: bool,
+    dry_run: bool,
+    execute: bool,
+) -> int:
+    """Have partitions led by their first replica, the preferred leader, again.
+
+    Those that are led by it already are left out, and so are those whose first replica is gone or not in sync.
+    """
     if bool(names) == is_all:
         raise click.UsageError("name topics, or give --all")
+    if dry_run and execute:
+        raise click.UsageError("either --dry-run or --execute")
     gateway = session.gateway()
-    keys: list[TopicPartition] | None = None
+    cluster = gateway.cluster()
+    topics = list(cluster.topics)
     if names:
-        keys = []
+        topics = []
         for view in gateway.topics(names).values():
             if isinstance(view, KafkaFailure):
                 raise view
-            keys += view.keys
-    if unclean:
+            topics.append(view)
+    there = {broker.broker_id for broker in cluster.brokers}
+    elections = [
+        each
+        for topic in topics
+        for each in (unclean_elections if unclean else clean_elections)(topic, there)
+    ]
+    if not elections:
+        session.note("nobody is to be elected")
+    elif not execute:
+        session.note(f"{len(elections)} leaders would be elected: --execute does it")
+    elif unclean:
         which = "all topics" if is_all else ", ".join(names)
         session.confirm(f"elect leaders of {which} that may lack records", "unclean")
-    return session.emit(_elected(gateway.moves.elect(keys, is_unclean=unclean)))
+    outcomes: Mapping[TopicPartition, KafkaFailure | None] = {}
+    if elections and execute:
+        outcomes = gateway.moves.elect([each.key for each in elections], is_unclean=unclean)
+    return session.emit(_elected(elections, outcomes, "OK" if execute else "planned"))
 
 
-def _elected(outcomes: Mapping[TopicPartition, KafkaFailure | None]) -> Report:
-    rows, errors = [], []
-    for key, failure in sorted(outcomes.items()):
-        status = "OK"
-        if failure is not None:
-            status = failure.code
-            if failure.code != "ELECTION_NOT_NEEDED":
-                errors.append(ItemError.of(failure, topic=key.topic, partition=key.partition))
-        rows.append({"topic": key.topic, "partition": key.partition, "status": status})
+class Election(NamedTuple):
+    key: TopicPartition
+    leader: int | None
+    new_leader: int
+
+
+def clean_elections(topic: TopicView, there: Collection[int]) -> list[Election]:
+    """Who is to lead again, and can."""
+    return [
+        Election(key, partition.leader, partition.replicas[0])
+        for key, partition in zip(topic.keys, topic.partitions, strict=True)
+        if partition.replicas
+        and partition.leader != partition.replicas[0]
+        and partition.replicas[0] in partition.isr
+        and partition.replicas[0] in there
+    ]
+
+
+def unclean_elections(topic: TopicView, there: Collection[int]) -> list[Election]:
+    """Where nobody leads: the first replica that is there, as the controller chooses."""
+    found = []
+    for key, partition in zip(topic.keys, topic.partitions, strict=True):
+        able = [replica for replica in partition.replicas if replica in there]
+        if partition.is_leaderless and able:
+            found.append(Election(key, None, able[0]))
+    return found
+
+
+def _elected(
+    elections: Sequence[Election],
+    outcomes: Mapping[TopicPartition, KafkaFailure | None],
+    done: str,
+) -> Report:
+    errors: list[ItemError] = []
+    rows = [
+        {
+            "topic": key.topic,
+            "partition": key.partition,
+            "leader": leader,
+            "new_leader": new_leader,
+            "status": _status(key, outcomes.get(key), done, errors),
+        }
+        for key, leader, new_leader in elections
+    ]
     return Report([Table(ELECTED_COLUMNS, rows)], errors)
 
 

@@ -208,6 +208,11 @@ def test_who_was_not_in_sync_leads_only_if_that_is_asked_for_and_it_is_told(
     processes.wait_until(lambda: leader_of(cluster, topic) == -1, 30, "nobody leads")
     assert "The preferred leader was not available." in elect(cluster, topic, "PREFERRED").stdout
     assert unclean_elections(cluster, topic) == []
+    shown = odradek(cluster, "elect", topic, "--unclean", "--format", "json")
+    (planned,) = moves_of(shown, topic)
+    assert (planned["leader"], planned["new_leader"], planned["status"]) == (None, 2, "planned")
+    assert moves_of(odradek(cluster, "elect", topic, "--format", "json"), topic) == []
+    assert leader_of(cluster, topic) == -1
     elect(cluster, topic, "UNCLEAN").ok()
     processes.wait_until(lambda: leader_of(cluster, topic) == 2, 30, "an unclean leader")
     assert unclean_elections(cluster, topic) != []
@@ -355,8 +360,14 @@ def test_the_command_line_moves_a_partition_and_has_its_first_replica_lead(
     assert odradek(cluster, "reassign", f"{topic}:0=2,3,1", "--execute").returncode == 0
     wait_for_replicas(cluster, topic, {0: (2, 3, 1)})
     assert leader_of(cluster, topic) == 1
-    assert odradek(cluster, "elect", topic).returncode == 0
+    (planned,) = moves_of(odradek(cluster, "elect", topic, "--format", "json"), topic)
+    assert (planned["leader"], planned["new_leader"], planned["status"]) == (1, 2, "planned")
+    assert leader_of(cluster, topic) == 1
+    done = odradek(cluster, "elect", topic, "--execute", "--format", "json")
+    assert [each["status"] for each in moves_of(done, topic)] == ["OK"]
     processes.wait_until(lambda: leader_of(cluster, topic) == 2, 30, "the preferred leader")
+    assert "nobody is to be elected" in odradek(cluster, "elect", topic).stderr
+    assert moves_of(odradek(cluster, "elect", "--all", "--format", "json"), topic) == []
     refused = odradek(cluster, "reassign", f"{topic}:0=9", "--execute")
     assert refused.returncode == 1
     assert "INVALID_REPLICA_ASSIGNMENT" in refused.stdout
