@@ -68,7 +68,7 @@ from broker.server.transactions import Transactions
 from broker.server.watchdog import Watchdog
 from broker.storage.context import OpeningInterrupted
 from broker.storage.filesystem import RealFileSystem
-from broker.storage.log_directory import DirectoryInUse, ForeignDirectory
+from broker.storage.log_directory import DirectoryInUse, ForeignDirectory, PartitionTwice
 from broker.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
@@ -369,7 +369,7 @@ class Broker:
         self._is_opening = True
         try:
             await self.threads.call(open_logs)
-        except (DirectoryInUse, ForeignDirectory) as error:
+        except (DirectoryInUse, ForeignDirectory, PartitionTwice) as error:
             raise StartError(str(error)) from error
         except OpeningInterrupted:
             raise StartInterrupted from None

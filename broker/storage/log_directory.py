@@ -57,6 +57,10 @@ class ForeignDirectory(Exception):
     """``meta.properties`` names another cluster or node."""
 
 
+class PartitionTwice(Exception):
+    """Two log directories have the same partition, and nobody knows which is to be served."""
+
+
 class CheckpointWork:
     """Writes what changed in checkpoint files; call ``run`` in a thread.
 

@@ -52,7 +52,7 @@ from broker.storage.layout import (
     partition_directory_name,
 )
 from broker.storage.log import Log, RetentionOutcome
-from broker.storage.log_directory import LogDirectory, Offsets
+from broker.storage.log_directory import LogDirectory, Offsets, PartitionTwice
 from broker.storage.recovery import LoadRules, create_log, load_log
 from broker.storage.segment import SegmentCache
 
@@ -211,8 +211,8 @@ class LogManager:
     ) -> None:
         """Lock the directories and open every log in them. Waits for the disk: run in a thread.
 
-        Raises OpeningInterrupted after ``interrupt``: nothing is open then. What was recovered so
-        far is recovered again by the next start.
+        Raises DirectoryInUse, ForeignDirectory, PartitionTwice, and OpeningInterrupted after
+        ``interrupt``: nothing is open then. What was recovered so far is recovered again by the next start.
         """
         self._cache.limit = 1 << 62  # threads must not drop each other's segments
         for directory in self.directories.values():
@@ -225,6 +225,7 @@ class LogManager:
             for directory in self._online()
             for name, topic_partition in self._partitions_in(directory)
         ]
+        _refuse_twice(jobs)
         remaining, counter = iter(jobs), itertools.count(1)
 
         def load_remaining() -> None:
@@ -773,6 +774,17 @@ class LogManager:
             work.run()
         if not self.offline_partitions:
             directory.write_clean_mark(broker_epoch)
+
+
+def _refuse_twice(jobs: Iterable[tuple[LogDirectory, str, TopicPartition]]) -> None:
+    found: dict[TopicPartition, LogDirectory] = {}
+    for directory, _, topic_partition in jobs:
+        other = found.setdefault(topic_partition, directory)
+        if other is not directory:
+            raise PartitionTwice(
+                f"{topic_partition} lies in {other.path} and in {directory.path}: keep the one that is to be served, move the"
+                " other away"
+            )
 
 
 def _is_given_up(log: Log) -> bool:
