@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from broker.metadata.zookeeper_session import SessionFile
 from tests.support import apache, groups, judge, processes, requests
 from tests.support.certificates import make_certificates
 from tests.support.cluster import Cluster
+from tests.support.odradek import REPOSITORY
 from tests.support.record_batches import batch
 from tests.support.replicated import (
     Load,
@@ -420,3 +423,53 @@ def test_a_replica_whose_log_lost_its_tail_is_made_whole_before_it_is_in_sync(
             lambda: partitions_of(cluster, topic)[0].leader_id == torn, 30, f"{torn} to lead"
         )
         assert consume_values(cluster, topic, 4001) == [*values, "meanwhile"]
+
+
+def test_brokers_that_come_get_replicas_of_internal_topics_and_are_offered_those_of_others(
+    zookeeper: ZooKeeper, tmp_path: Path
+) -> None:
+    cluster = cluster_of(zookeeper, tmp_path, {})
+    first, *others = cluster.brokers.values()
+    try:
+        first.start()
+        with Wire(first.address, timeout=30) as wire:
+            group = groups.new_group(wire)
+            topic = requests.create_topic(wire, partitions=2)
+            assert groups.commit(wire, group, topic, 7) == 0
+
+        def replicas(name: str) -> set[int]:
+            return {len(each.replica_nodes) for each in partitions_of(cluster, name)}
+
+        assert replicas("__consumer_offsets") == {1}
+        for broker in others:
+            broker.start()
+        cluster.wait_for_brokers(*cluster.brokers)
+        done = odradek(cluster, "join", "--execute")
+        assert done.returncode == 0, done.stderr
+        assert "--user-topics raises them too" in done.stderr
+        assert replicas("__consumer_offsets") == {3}
+        assert replicas(topic) == {1}
+        wait_for_isr(cluster, "__consumer_offsets", set(cluster.brokers))
+        # Now it outlives the broker that had all of it.
+        first.kill9()
+        cluster.wait_for_brokers(2, 3)
+        with Wire(others[0].address, timeout=30) as wire:
+            coordinator = groups.find_coordinator(wire, group).node_id
+        with Wire(cluster.brokers[coordinator].address, timeout=30) as wire:
+            groups.wait_for_coordinator(wire, group)
+            assert groups.committed_offset(wire, group, topic) == 7
+    finally:
+        cluster.__exit__()
+
+
+def odradek(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "appliance", "-b", cluster.bootstrap, "cluster", *arguments]
+    return subprocess.run(
+        command,
+        cwd=REPOSITORY,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
