@@ -43,7 +43,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--plain",
         action="store_true",
-        help="brokers as they are installed, compiled where they are, without slow disks and wrong clocks",
+        help="brokers as they are installed, compiled where they are, without odd disks and wrong clocks",
     )
     parser.add_argument("--no-network", action="store_true", help="without cuts of the network")
     parser.add_argument(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
@@ -17,6 +18,7 @@ from typing import Final
 
 from tests.chaos.network import DROP, OUTSIDE, REJECT, Network, address_of
 from tests.support.cluster import Cluster
+from tests.support.faults import EXIT_FAILED
 from tests.support.odradek import OdradekBroker
 from tests.support.zookeeper import ZooKeeper
 
@@ -33,8 +35,9 @@ ORDER: Final = {
     "kill ZooKeeper": 4,
 }
 
-
 ALONE_SHARE: Final = 0.7
+#: A broker whose disk has failed lets others lead before it ends.
+NOTICED_SECONDS: Final = 30
 
 
 def order_of(name: str) -> int:
@@ -68,7 +71,11 @@ class Faults:
         }
         self._switches = switches
         if switches is not None:
-            self.all |= {"slow disk": self.slow_disk, "clock step": self.clock_step}
+            self.all |= {
+                "slow disk": self.slow_disk,
+                "failing disk": self.failing_disk,
+                "clock step": self.clock_step,
+            }
         self._network = network
         if network is not None:
             self.all |= {
@@ -181,6 +188,26 @@ class Faults:
     def slow_disk(self) -> Iterator[str]:
         seconds = self._dice.choice((0.02, 0.2, 1.0))
         return self._switch("slow", str(seconds), f"takes {seconds} s for each sync of a file")
+
+    def failing_disk(self) -> Iterator[str]:
+        """It ends by itself, as soon as it has something to write."""
+        assert self._switches is not None
+        number = self._any()
+        path = self._switches / str(number) / "fail"
+        with self._without(number) as broker:
+            path.write_text("")
+            yield f"{number} has a disk that cannot be written to"
+            process = broker.process
+            assert process is not None
+            try:
+                status = process.wait(NOTICED_SECONDS)
+            except subprocess.TimeoutExpired:
+                broker.kill9()  # cut off from what it would write
+            else:
+                broker.process = None
+                assert status == EXIT_FAILED, f"{number} ended with {status}"
+            path.unlink()
+            broker.start()
 
     def clock_step(self) -> Iterator[str]:
         ms = self._dice.choice((-3_600_000, -5_000, 5_000, 3_600_000))

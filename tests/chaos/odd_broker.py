@@ -1,11 +1,13 @@
 """Our broker with a disk and a clock that can be told to misbehave: `python -m tests.chaos.odd_broker DIR …`.
 
-While DIR/slow exists, each sync of a log's file takes as many seconds longer as it says; while DIR/step
-does, the wall clock is wrong by that many milliseconds. Both at the ports that the broker reads them by.
+While DIR/slow exists, each sync of a log's file takes as many seconds longer as it says; while DIR/fail
+does, nothing can be appended to one; while DIR/step does, the wall clock is wrong by that many milliseconds.
+All at the ports that the broker reads them by.
 """
 
 from __future__ import annotations
 
+import errno
 import sys
 import time
 from pathlib import Path
@@ -17,9 +19,9 @@ from broker.storage import filesystem
 
 
 def misbehave(directory: Path) -> None:
-    slow, step = directory / "slow", directory / "step"
+    slow, fail, step = (directory / name for name in ("slow", "fail", "step"))
     kind: Any = filesystem.RealFile
-    datasync, wall_ms = kind.datasync, clock.SystemClock.wall_ms
+    datasync, append, wall_ms = kind.datasync, kind.append, clock.SystemClock.wall_ms
 
     def told_by(switch: Path) -> float:
         try:
@@ -31,10 +33,16 @@ def misbehave(directory: Path) -> None:
         time.sleep(told_by(slow))
         return datasync(file, *arguments)
 
+    def failing_append(file: Any, *arguments: Any) -> Any:
+        if fail.exists():
+            raise OSError(errno.EIO, "the disk fails")
+        return append(file, *arguments)
+
     def stepping_wall_ms(self: clock.SystemClock) -> int:
         return wall_ms(self) + int(told_by(step))
 
     kind.datasync = slow_datasync
+    kind.append = failing_append
     clock.SystemClock.wall_ms = stepping_wall_ms  # type: ignore[method-assign]
 
 
