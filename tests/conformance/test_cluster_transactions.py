@@ -13,8 +13,9 @@ import pytest
 from broker.server.cluster.private_wire import PrivateKey, encode_request
 from tests.support import groups, processes, requests
 from tests.support.cluster import Cluster
+from tests.support.odradek import OdradekBroker
 from tests.support.replicated import create_topic, wait_for_isr
-from tests.support.routing import coordinator, leader
+from tests.support.routing import connect, coordinator, leader
 from tests.support.transactions import (
     CONCURRENT_TRANSACTIONS,
     TRANSACTION_KEY,
@@ -27,6 +28,7 @@ from tests.support.transactions import (
 from tests.support.wire import Wire, WireError
 from tests.support.zookeeper import ZooKeeper
 
+TRANSACTION_COORDINATOR_FENCED = 52
 TRANSACTION_ABORTABLE = 120
 SETTINGS = {"transaction.state.log.num.partitions": "6", "min.insync.replicas": "2"}
 
@@ -219,6 +221,39 @@ def test_a_stranger_writes_no_markers(cluster: Cluster) -> None:
     with Wire(cluster.brokers[1].address) as wire:
         wire.send_bytes(encode_request(PrivateKey.WRITE_MARKERS, 1, body))
         assert wire.is_closed_by_peer()
+
+
+@pytest.mark.slow
+def test_old_coordinators_stay_fenced_by_the_next_leader(
+    zookeeper: ZooKeeper, tmp_path: Path
+) -> None:
+    """A marker's coordinator epoch is known to every replica."""
+    with Cluster(tmp_path, zookeeper, "/fenced", properties=SETTINGS) as cluster:
+        topic = create_topic(cluster)
+        with Producer(cluster, requests.new_topic_name()) as producer:
+            producer.init()
+
+            def write(coordinator_epoch: int) -> int:
+                marker = {
+                    "producer_id": producer.producer_id,
+                    "producer_epoch": producer.epoch,
+                    "transaction_result": False,
+                    "topics": [{"name": topic, "partition_indexes": [0]}],
+                    "coordinator_epoch": coordinator_epoch,
+                }
+                answer = connect(cluster).request("write_txn_markers", 1, markers=[marker])
+                code: int = answer.markers[0].topics[0].partitions[0].error_code
+                return code
+
+            assert write(50) == 0
+            for way in (OdradekBroker.kill9, OdradekBroker.stop):
+                old = leader(cluster, topic, 0)
+                way(cluster.brokers[old])
+                assert leader(cluster, topic, 0) != old
+                assert write(49) == TRANSACTION_COORDINATOR_FENCED
+                assert write(50) == 0
+                cluster.brokers[old].start()
+                wait_for_isr(cluster, topic, set(cluster.brokers))
 
 
 @pytest.mark.slow
