@@ -14,24 +14,25 @@ import pytest
 
 from tests.support import foreign
 from tests.support.apache import ApacheKafka
-from tests.support.fixtures import Broker
-from tests.support.odradek import REPOSITORY, OdradekBroker
+from tests.support.odradek import REPOSITORY
+from tests.support.routing import OURS, Site, replicas, shared_site
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 RECORDS = 20_000
+broker = shared_site(OURS)
 RESULT = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
 #: Tests that franz-go skips here, by a part of their names: docs/not_implemented.md says why.
 LEFT_OUT = ("ShareGroup", "ShareSkips")
 
 
-def results(broker: Broker, directory: Path) -> dict[str, str]:
+def results(site: Site, directory: Path) -> dict[str, str]:
     """PASS, FAIL or SKIP of each test."""
     program = foreign.require(foreign.FRANZ_GO_TEST)
-    output = directory / f"{broker.name}.txt"
+    output = directory / "output.txt"
     environment = {
         **os.environ,
-        "KGO_SEEDS": broker.bootstrap,
-        "KGO_TEST_RF": "1",
+        "KGO_SEEDS": site.bootstrap,
+        "KGO_TEST_RF": str(replicas(site)),
         "KGO_TEST_RECORDS": str(RECORDS),
         "KGO_LOG_LEVEL": "none",
     }
@@ -49,11 +50,15 @@ def results(broker: Broker, directory: Path) -> dict[str, str]:
     return found
 
 
+@pytest.fixture(scope="module")
+def theirs(shared_apache: ApacheKafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return results(shared_apache, tmp_path_factory.mktemp("apache"))
+
+
 def test_what_apache_kafka_passes_passes_here(
-    shared_apache: ApacheKafka, shared_odradek: OdradekBroker, tmp_path: Path
+    theirs: dict[str, str], broker: Site, tmp_path: Path
 ) -> None:
-    theirs = results(shared_apache, tmp_path)
-    ours = results(shared_odradek, tmp_path)
+    ours = results(broker, tmp_path)
     missed = {
         name: ours.get(name, "not run")
         for name, result in theirs.items()
