@@ -1,4 +1,4 @@
-"""Settings of single consumer groups (config resource GROUP), on both brokers."""
+"""Settings of single consumer groups (config resource GROUP): on a broker, on Apache Kafka, and on three."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from tests.support.requests import (
     create_topic,
     describe_configs,
 )
+from tests.support.routing import shared_site
 from tests.support.wire import Wire
 
 INVALID_CONFIG, INVALID_REQUEST = 40, 42
 DEFAULT, DYNAMIC_GROUP = 5, 8
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 ASSIGNMENT = "consumer.assignment.interval.ms"
+broker = shared_site()
 
 
 def alter(wire: Wire, group: str, key: str, value: str | None, operation: int = SET) -> int:
