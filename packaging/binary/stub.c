@@ -443,11 +443,9 @@ static void prepare(int program, const struct trailer *trailer, const struct par
         no_room(aside);
     unfinished = aside;
     unpack(program, part, aside);
-    int own = open_lock(aside, ".lock", O_CREAT | O_CLOEXEC);
-    if (own < 0 || syncfs(own)) /* before times are noted: a file system over a network sets them when it writes */
-        no_room(aside);
     write_list(aside);
-    if (syncfs(own))
+    int own = open_lock(aside, ".lock", O_CREAT | O_CLOEXEC);
+    if (own < 0 || syncfs(own))
         no_room(aside);
     close(own);
     /* Who runs from a damaged one goes on from this one: names stay. */
