@@ -11,7 +11,7 @@ import random
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
@@ -36,6 +36,8 @@ ORDER: Final = {
 }
 
 ALONE_SHARE: Final = 0.7
+#: In no other: nobody is left to whom it could happen, and whoever starts needs all others.
+KILL_ALL: Final = "kill all"
 #: A broker whose disk has failed lets others lead before it ends.
 NOTICED_SECONDS: Final = 30
 
@@ -64,6 +66,7 @@ class Faults:
             "kill leader": self.kill_leader,
             "kill follower": self.kill_follower,
             "kill controller": self.kill_controller,
+            KILL_ALL: self.kill_all,
             "restart": self.restart,
             "freeze": self.freeze,
             "no ZooKeeper": self.no_zookeeper,
@@ -104,9 +107,11 @@ class Faults:
         """One as a rule, sometimes two that lie in one another."""
         one = self._dice.choice(list(self.all))
         others = [
-            n for n in self.all if n != one and (order_of(n) != order_of(one) or not order_of(n))
+            n
+            for n in self.all
+            if n not in (one, KILL_ALL) and (order_of(n) != order_of(one) or not order_of(n))
         ]
-        if not others or self._dice.random() < ALONE_SHARE:
+        if one == KILL_ALL or not others or self._dice.random() < ALONE_SHARE:
             return [one]
         return sorted((one, self._dice.choice(others)), key=order_of)
 
@@ -152,6 +157,15 @@ class Faults:
     def kill_controller(self) -> Iterator[str]:
         told = int(self._cluster.metadata(self._any()).controller_id)
         return self._kill(told if told in self._present() else self._any(), "the controller")
+
+    def kill_all(self) -> Iterator[str]:
+        with ExitStack() as stack:
+            brokers = [stack.enter_context(self._without(each)) for each in self._present()]
+            for broker in brokers:
+                broker.kill9()
+            yield "kill -9 of all"
+            for broker in self._dice.sample(brokers, len(brokers)):
+                broker.start()
 
     def restart(self) -> Iterator[str]:
         with self._without(self._any()) as broker:
