@@ -41,7 +41,7 @@ class Registration:
         directory_id: str,
         clock: Clock,
         on_registered: Callable[[int], None],
-        on_rival: Callable[[BrokerImage], None],
+        on_rival: Callable[[BrokerImage, int], None],
     ) -> None:
         self._store = store
         self._broker = broker
@@ -97,7 +97,8 @@ class Registration:
         else:
             self._watching.stop()
             self._on_rival(
-                znodes.decode_broker(self._broker.broker_id, node.creation_id, node.data)
+                znodes.decode_broker(self._broker.broker_id, node.creation_id, node.data),
+                znodes.decode_registered_ms(node.data),
             )
 
     def _write(self, before: list[Operation]) -> None:

@@ -274,6 +274,11 @@ def decode_directory_id(data: bytes) -> str:
     return str(value["directory_id"]) if "directory_id" in value else ""
 
 
+def decode_registered_ms(data: bytes) -> int:
+    """When the broker was registered, by its own wall clock."""
+    return int(_decode(data)["timestamp"])
+
+
 def encode_broker_epochs(epochs: Mapping[BrokerId, int]) -> bytes:
     return _encode({str(broker_id): epoch for broker_id, epoch in sorted(epochs.items())})
 

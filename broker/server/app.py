@@ -357,15 +357,7 @@ class Broker:
             )
 
         if not config.may_begin_empty:
-            refuse_missing_logs(
-                config.log_dirs,
-                (
-                    TopicPartition(topic.name, index)
-                    for topic in image.topics.values()
-                    for index, partition in enumerate(topic.partitions)
-                    if self.cluster is None or partition.isr == {config.node_id}
-                ),
-            )
+            await self._refuse_missing_logs()
         self._is_opening = True
         try:
             await self.threads.call(open_logs)
@@ -379,6 +371,21 @@ class Broker:
         if self.cluster is not None and self.logs.is_offline:
             reasons = [str(each.offline_reason) for each in self.logs.directories.values()]
             raise StartError(f"no log directory works: {'; '.join(reasons)}")
+
+    async def _refuse_missing_logs(self) -> None:
+        """Raises StartError."""
+        held_alone = [
+            TopicPartition(topic.name, index)
+            for topic in self.image.topics.values()
+            for index, partition in enumerate(topic.partitions)
+            if self.cluster is None or partition.isr == {self.config.node_id}
+        ]
+        try:
+            refuse_missing_logs(self.config.log_dirs, held_alone)
+        except StartError:
+            if self.cluster is not None:
+                await self.cluster.refuse_rival()  # who has them
+            raise
 
     async def _register(self) -> None:
         """In a cluster of one: there is nobody else to notice that this broker was away."""

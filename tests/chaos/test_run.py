@@ -16,7 +16,7 @@ from tests.chaos import network
 from tests.support import processes, zookeeper
 from tests.support.odradek import REPOSITORY
 
-pytestmark = [pytest.mark.conformance, pytest.mark.slow]
+pytestmark = pytest.mark.conformance
 
 LIMIT_SECONDS = 500
 
@@ -47,6 +47,7 @@ def test_nothing_is_lost_by_any_fault(tmp_path: Path) -> None:
     assert status == 0, told
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(LIMIT_SECONDS + 60)
 def test_nothing_is_lost_by_cuts_of_the_network(tmp_path: Path) -> None:
     missing = network.why_not()
@@ -57,6 +58,7 @@ def test_nothing_is_lost_by_cuts_of_the_network(tmp_path: Path) -> None:
     assert status == 0, told
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(LIMIT_SECONDS + 60)
 def test_an_acknowledged_record_that_was_cut_off_everywhere_is_missed(tmp_path: Path) -> None:
     status, told = run(tmp_path, "--plant-loss", "--no-network")

@@ -5,10 +5,13 @@ Partitions have one replica each here; `test_replication.py` is about those of s
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -246,7 +249,12 @@ def test_a_number_that_is_taken_is_refused_with_where_the_other_is(
 ) -> None:
     taken = cluster.brokers[2]
     rival = OdradekBroker(tmp_path, taken.properties)
-    assert f"node 2 is another broker already, at 127.0.0.1:{taken.port}" in ended(rival)
+    told = ended(rival)
+    assert f"node 2 is another broker already, at 127.0.0.1:{taken.port}" in told
+    since = re.search(r", since ([-0-9]+ [:0-9]+) UTC; give this one a node.id of its own", told)
+    assert since is not None
+    registered = datetime.strptime(since[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
+    assert time.time() - 600 < registered <= time.time()
     assert taken.process is not None
     assert cluster.metadata(2).controller_id > 0
 

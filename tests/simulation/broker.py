@@ -111,7 +111,7 @@ class Process:
         if self.registration.was_answered and not self._is_answered:
             self._on_image()
 
-    def _on_rival(self, broker: BrokerImage) -> None:
+    def _on_rival(self, broker: BrokerImage, since_ms: int) -> None:
         raise AssertionError(f"{broker} is no rival: it has our directory")
 
     def _on_session(self, state: SessionState) -> None:

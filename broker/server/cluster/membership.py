@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -228,11 +229,15 @@ class Membership:
         if self._told is None and self._registration.was_answered:
             self._tell(self.image, self.image)
 
-    def _on_rival(self, rival: BrokerImage) -> None:
-        at = ", ".join(f"{each.host}:{each.port}" for each in rival.endpoints)
-        error = StartError(
-            f"node {self.broker_id} is another broker already, at {at}; give this one a node.id of its own"
-        )
+    async def refuse_rival(self) -> None:
+        """Before the logs are opened. Raises StartError if somebody is registered under this number."""
+        node = await called_back(self.store.get, znodes.broker_path(self.broker_id))
+        if isinstance(node, Node):
+            rival = znodes.decode_broker(self.broker_id, node.creation_id, node.data)
+            raise _taken(rival, znodes.decode_registered_ms(node.data))
+
+    def _on_rival(self, rival: BrokerImage, since_ms: int) -> None:
+        error = _taken(rival, since_ms)
         if not self._answered.done():
             self._answered.set_exception(error)
         else:
@@ -495,3 +500,12 @@ class Membership:
             if all(name in self.image.topics for name in names):
                 return
             await asyncio.sleep(0.005)
+
+
+def _taken(rival: BrokerImage, since_ms: int) -> StartError:
+    at = ", ".join(f"{each.host}:{each.port}" for each in rival.endpoints)
+    since = datetime.fromtimestamp(since_ms / 1000, UTC)
+    return StartError(
+        f"node {rival.broker_id} is another broker already, at {at}, since {since:%Y-%m-%d %H:%M:%S} UTC; give"
+        " this one a node.id of its own"
+    )

@@ -267,7 +267,7 @@ class Broker:
             directory_id,
             clock(),
             self.epochs.append,
-            self.rivals.append,
+            lambda rival, since_ms: self.rivals.append(rival),
         )
         store.on_session(self.registration.on_session)
         self.registration.start()

@@ -57,7 +57,7 @@ class Member:
             directory_id or f"directory-{number}",
             FixedClock(),
             self.epochs.append,
-            self.rivals.append,
+            lambda rival, since_ms: self.rivals.append(rival),
         )
         self.candidacy = Candidacy(self.store, self.broker_id, self._new_term, lambda _: None)
         self.store.on_session(self.registration.on_session)
