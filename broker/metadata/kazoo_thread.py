@@ -33,6 +33,9 @@ MAX_DELAY_SECONDS: Final = 1.0
 #: How long one server may take to accept a connection, whatever the session's time.
 CONNECT_SECONDS: Final = 3.0
 RESTART_DELAY_SECONDS: Final = 1.0
+#: How much of a session's time a server may take to say its first word. One that is just starting may take a connection and
+#: forget it: kazoo would wait until the session has ended.
+FIRST_ANSWER_SHARE: Final = 1 / 3
 
 #: Told of kazoo's state and, when connected, of (session id, password); on kazoo's thread.
 OnState = Callable[[str, tuple[int, bytes] | None], None]
@@ -69,6 +72,8 @@ class PostingHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
         super().__init__()
         self._post = post
         self._tls = tls
+        #: Until this connection's first answer came.
+        self._most_seconds: float | None = None
 
     def start(self) -> None:
         self._running = True
@@ -82,14 +87,22 @@ class PostingHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
     def dispatch_callback(self, callback: Callback) -> None:
         self._post(partial(callback.func, *callback.args))
 
-    def select(self, *arguments: Any, **options: Any) -> Any:
+    def select(self, readers: Any, writers: Any, others: Any, timeout: float | None = None) -> Any:
         """What TLS has decrypted already does not show on the socket."""
-        readers = arguments[0]
         pending = [each for each in readers if getattr(each, "pending", int)()]
-        return (pending, [], []) if pending else super().select(*arguments, **options)
+        if pending:
+            return pending, [], []
+        most = self._most_seconds
+        if most is not None and readers:
+            timeout = most if timeout is None else min(timeout, most)
+        found = super().select(readers, writers, others, timeout)
+        if found[0]:
+            self._most_seconds = None
+        return found
 
     def create_connection(self, address: Any, hostname: str, timeout: float, **_: Any) -> Any:
         """Of the wire; the handshake is ours, as kazoo's leaves the socket of one that failed open."""
+        self._most_seconds = timeout * FIRST_ANSWER_SHARE  # kazoo gives the session's
         wire = super().create_connection(address=address, timeout=min(CONNECT_SECONDS, timeout))
         if self._tls is None:
             return wire

@@ -17,6 +17,7 @@ class CutProxy:
         self._sockets: set[socket.socket] = set()
         self._is_cut = False
         self._are_answers_lost = False
+        self.lost_count = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
@@ -35,6 +36,11 @@ class CutProxy:
     def lose_answers(self) -> None:
         """What clients send arrives; what is answered does not, from here on."""
         self._are_answers_lost = True
+
+    def forget(self) -> None:
+        """As ``lose_answers``, also after a cut: whoever connects hears nothing, until it is healed."""
+        with self._guard:
+            self._is_cut, self._are_answers_lost = False, True
 
     def cut(self) -> None:
         """Every connection ends, and new ones end at once."""
@@ -75,7 +81,9 @@ class CutProxy:
     def _pass_on(self, source: socket.socket, target: socket.socket, is_answer: bool) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                if not (is_answer and self._are_answers_lost):
+                if is_answer and self._are_answers_lost:
+                    self.lost_count += 1
+                else:
                     target.sendall(data)
         for each in (source, target):
             with contextlib.suppress(OSError):

@@ -35,7 +35,7 @@ from broker.metadata.zookeeper_store import (
 )
 from tests.broker.metadata.session_contract import SessionContract
 from tests.broker.metadata.store_contract import StoreContract
-from tests.support import judge
+from tests.support import judge, processes
 from tests.support.cut_proxy import CutProxy
 from tests.support.thread_turns import ThreadTurns
 from tests.support.zookeeper import ZooKeeper
@@ -196,6 +196,27 @@ def test_a_killed_server_costs_a_pause_and_no_session(
     turns.wait(lambda: fired == ["watch"], "the watch")
     assert asked(turns, store.get, "/e").owner == session_id
     assert isinstance(asked(turns, store.submit, [Create("/b")]), Done)
+
+
+def test_a_server_that_takes_a_connection_and_forgets_it_costs_no_session(
+    zookeeper: ZooKeeper, stack: contextlib.ExitStack, tmp_path: Path
+) -> None:
+    wire = stack.enter_context(CutProxy(zookeeper.port))
+    address = ZooKeeperAddress(wire.address, session_timeout_ms=9_000)
+    store, turns = opened(stack, address, tmp_path / "session")
+    states: list[SessionState] = []
+    store.on_session(states.append)
+    asked(turns, store.submit, [Create("/forgotten", b"1", is_ephemeral=True)])
+    session_id = store.session_id
+    wire.cut()
+    turns.wait(lambda: states == [SessionState.SUSPENDED], "the loss")
+    wire.forget()
+    processes.wait_until(lambda: wire.lost_count > 0, 60, "a connection that is not answered")
+    wire.heal()
+    turns.wait(lambda: states[-1] is SessionState.CONNECTED, "the next attempt")
+    assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
+    assert store.session_id == session_id
+    assert asked(turns, store.get, "/forgotten").owner == session_id
 
 
 def test_the_next_process_ends_the_session_of_one_that_was_killed(
