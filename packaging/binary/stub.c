@@ -343,7 +343,7 @@ static void write_list(const char *root)
         no_room(path);
     long count = list_files(list, directory, "");
     fprintf(list, "%ld files\n", count); /* a list without its end is none */
-    if (ferror(list) | fclose(list))
+    if (ferror(list) || fclose(list))
         no_room(path);
 }
 
