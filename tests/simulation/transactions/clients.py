@@ -35,7 +35,7 @@ class TransactionalProducer(TransactionalClient):
                     await self._give_up(transfer, topic, part)
                     return
                 await self._write(transfer, topic, [transfer.value(part)])
-            if rng.random() < 0.1:
+            if rng.random() < 0.1 and not self._story.is_healed:
                 await asyncio.sleep(rng.randrange(20, 2500) / 1000)
         await self._finish(transfer, rng.random() < 0.8)
 
