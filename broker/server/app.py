@@ -374,12 +374,12 @@ class Broker:
 
     async def _refuse_missing_logs(self) -> None:
         """Raises StartError."""
-        held_alone = [
+        held_alone = (
             TopicPartition(topic.name, index)
             for topic in self.image.topics.values()
             for index, partition in enumerate(topic.partitions)
             if self.cluster is None or partition.isr == {self.config.node_id}
-        ]
+        )
         try:
             refuse_missing_logs(self.config.log_dirs, held_alone)
         except StartError:

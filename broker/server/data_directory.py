@@ -147,11 +147,10 @@ def cluster_in(log_dirs: Sequence[str]) -> str | None:
 def refuse_missing_logs(log_dirs: Sequence[str], partitions: Iterable[TopicPartition]) -> None:
     """Raises StartError where a log directory is empty, so that records which only this broker has are
     gone, or not mounted: begun anew they would have been written never."""
-    names = {each: _names_in(Path(each)) for each in log_dirs}
-    empty = [each for each, found in names.items() if META_PROPERTIES not in found]
+    empty = [each for each in log_dirs if _is_empty(Path(each))]
     if not empty:
         return
-    present = {name for found in names.values() for name in found}
+    present = {name for each in log_dirs for name in _names_in(Path(each))}
     missing = [each for each in partitions if partition_directory_name(each) not in present]
     if missing:
         raise StartError(
@@ -160,13 +159,22 @@ def refuse_missing_logs(log_dirs: Sequence[str], partitions: Iterable[TopicParti
         )
 
 
+def _is_empty(directory: Path) -> bool:
+    """Nobody has used it. One that cannot be read is not empty: it will be offline."""
+    try:
+        (directory / META_PROPERTIES).stat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
 def _names_in(directory: Path) -> list[str]:
     try:
         return os.listdir(directory)
-    except FileNotFoundError:
+    except OSError:
         return []
-    except OSError:  # it is not empty, but cannot be read: it will be offline
-        return [META_PROPERTIES]
 
 
 def may_map(mode: str, log_dirs: Sequence[str]) -> bool:
