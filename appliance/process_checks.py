@@ -29,8 +29,7 @@ BindProblem = Callable[[tuple[str, int]], OSError | None]
 def check_processes(
     data_directory: Path, web: str, database_url: str, bind_problem: BindProblem
 ) -> list[Check]:
-    path = data_directory / serve_lock.FILE_NAME
-    holder = serve_lock.read_holder(path) if serve_lock.is_locked(path) else None
+    holder = serve_lock.holder_on(data_directory)
     if holder is None:
         return [check_web_port(split_address(web), bind_problem)]
     programs = holder.get("programs", [])

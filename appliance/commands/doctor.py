@@ -121,8 +121,7 @@ def doctor(
 def _listen_of_the_serve(session: Session, context: click.Context, data: Path) -> str | None:
     """Where the serve on ``data`` listens, which is asked then, if nothing else was said; None without."""
     is_said = context.get_parameter_source("listen") is not ParameterSource.DEFAULT
-    path = data / serve_lock.FILE_NAME
-    holder = serve_lock.read_holder(path) if serve_lock.is_locked(path) else None
+    holder = serve_lock.holder_on(data)
     kafka = None if holder is None else holder.get("kafka")
     if not isinstance(kafka, str) or is_said:
         return None

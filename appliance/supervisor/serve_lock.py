@@ -85,6 +85,12 @@ def read_holder(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def holder_on(data_directory: Path) -> dict[str, Any] | None:
+    """What the `odradek serve` on this directory says of itself; None where none runs."""
+    path = data_directory / FILE_NAME
+    return read_holder(path) if is_locked(path) else None
+
+
 def is_locked(path: Path) -> bool:
     """Whether somebody holds an flock on this file. Asks by a shared lock, held for no time."""
     try:
