@@ -167,18 +167,27 @@ def test_a_broker_by_itself_refuses_one_too(tmp_path: Path) -> None:
         refuse_newer_layout(tmp_path)
 
 
-def test_a_database_is_kept_before_its_tables_change(tmp_path: Path) -> None:
-    """Brought up to date by the command that every web process starts with."""
+def make_older_database(path: Path) -> None:
     made, _ = filled()
     with (
         closing(sqlite3.connect(made / DATABASE)) as source,
-        closing(sqlite3.connect(tmp_path / DATABASE)) as target,
+        closing(sqlite3.connect(path)) as target,
     ):
         source.backup(target)
-        # As if the migrations of sessions were of a newer version than the database.
-        target.execute("DELETE FROM django_migrations WHERE app = 'sessions'")
-        target.execute("DROP TABLE django_session")
-        target.commit()
+    take_sessions_out(path)
+
+
+def take_sessions_out(path: Path) -> None:
+    """As if the migrations of sessions were of a newer version than the database."""
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("DELETE FROM django_migrations WHERE app = 'sessions'")
+        database.execute("DROP TABLE django_session")
+        database.commit()
+
+
+def test_a_database_is_kept_before_its_tables_change(tmp_path: Path) -> None:
+    """Brought up to date by the command that every web process starts with."""
+    make_older_database(tmp_path / DATABASE)
     for _ in range(2):
         said = migrate(tmp_path)
         kept = tmp_path / f"{DATABASE}.before-upgrade"
@@ -193,42 +202,23 @@ def test_a_database_is_kept_before_its_tables_change(tmp_path: Path) -> None:
 
 def test_an_upgrade_that_was_cut_off_does_not_cost_the_copy(tmp_path: Path) -> None:
     """One of two migrations was made, then the power went."""
-    made, _ = filled()
     path, kept = tmp_path / DATABASE, tmp_path / f"{DATABASE}.before-upgrade"
-    with (
-        closing(sqlite3.connect(made / DATABASE)) as source,
-        closing(sqlite3.connect(path)) as target,
-    ):
-        source.backup(target)
-        target.execute("DELETE FROM django_migrations WHERE app = 'sessions'")
-        target.execute("DROP TABLE django_session")
-        target.commit()
+    make_older_database(path)
     kept.write_text("as it was")
     (tmp_path / f"{DATABASE}.upgrading").write_text('["other.0001", "sessions.0001_initial"]')
     migrate(tmp_path)
     assert kept.read_text() == "as it was"
     assert not list(tmp_path.glob("*.upgrading"))
     # A later upgrade has a copy of its own, whatever an older one left behind.
-    with closing(sqlite3.connect(path)) as target:
-        target.execute("DELETE FROM django_migrations WHERE app = 'sessions'")
-        target.execute("DROP TABLE django_session")
-        target.commit()
+    take_sessions_out(path)
     (tmp_path / f"{DATABASE}.upgrading").write_text('["other.0001"]')
     migrate(tmp_path)
     assert kept.read_bytes().startswith(b"SQLite")
 
 
 def test_an_upgrade_of_the_database_that_is_killed_is_gone_on_with(tmp_path: Path) -> None:
-    made, _ = filled()
     path, kept = tmp_path / DATABASE, tmp_path / f"{DATABASE}.before-upgrade"
-    with (
-        closing(sqlite3.connect(made / DATABASE)) as source,
-        closing(sqlite3.connect(path)) as target,
-    ):
-        source.backup(target)
-        target.execute("DELETE FROM django_migrations WHERE app = 'sessions'")
-        target.execute("DROP TABLE django_session")
-        target.commit()
+    make_older_database(path)
     process = subprocess.Popen(MIGRATE, env=environment_of(tmp_path), stderr=subprocess.DEVNULL)
     processes.wait_until(lambda: process.poll() is not None or kept.exists(), 60, "the copy")
     process.kill()

@@ -76,16 +76,21 @@ def leader_epochs(broker: OdradekBroker, topics: list[str]) -> list[int]:
     return [each.leader_epoch for topic in described.topics for each in topic.partitions]
 
 
+def fill(wire: Wire, topics: list[str], partitions: int) -> None:
+    """Settings, records and a group's offsets of each topic."""
+    groups.wait_for_coordinator(wire, "movers")
+    for number, name in enumerate(topics):
+        requests.create_topic(wire, name, partitions=partitions)
+        requests.alter_config(wire, name, "retention.ms", str(10**9 + number))
+        requests.produce(wire, name, batch([name.encode()], timestamp=requests.now_ms()))
+        assert groups.commit(wire, "movers", name, number) == 0
+
+
 def test_a_node_becomes_the_first_of_several(tmp_path: Path) -> None:
     alone = OdradekBroker(tmp_path / "broker-1", {"node.id": "1"})
     topics = [f"moved-{number}" for number in range(TOPICS)]
     with alone, Wire(alone.address, timeout=30) as wire:
-        groups.wait_for_coordinator(wire, "movers")
-        for number, name in enumerate(topics):
-            requests.create_topic(wire, name, partitions=3)
-            requests.alter_config(wire, name, "retention.ms", str(10**9 + number))
-            requests.produce(wire, name, batch([name.encode()], timestamp=requests.now_ms()))
-            assert groups.commit(wire, "movers", name, number) == 0
+        fill(wire, topics, partitions=3)
         producer_ids = [requests.init_producer(wire)[0] for _ in range(3)]
         before, epochs = told(alone, topics), leader_epochs(alone, topics)
         alone.stop()
@@ -127,12 +132,7 @@ def test_killed_at_each_step_exactly_one_store_is_in_charge(tmp_path: Path) -> N
     alone = OdradekBroker(tmp_path / "origin", {"node.id": "1"})
     topics = ["moved-a", "moved-b"]
     with alone, Wire(alone.address, timeout=30) as wire:
-        groups.wait_for_coordinator(wire, "movers")
-        for number, name in enumerate(topics):
-            requests.create_topic(wire, name, partitions=2)
-            requests.alter_config(wire, name, "retention.ms", str(10**9 + number))
-            requests.produce(wire, name, batch([name.encode()], timestamp=requests.now_ms()))
-            assert groups.commit(wire, "movers", name, number) == 0
+        fill(wire, topics, partitions=2)
         before = told(alone, topics)
         alone.stop()
     outcomes: set[tuple[bool, bool]] = set()

@@ -6,7 +6,6 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from tests.support import apache, processes, requests
 from tests.support.apache import ToolRun
-from tests.support.cluster import Cluster
-from tests.support.odradek import REPOSITORY
+from tests.support.cluster import Cluster, odradek
 from tests.support.replicated import (
     Load,
     consume_values,
@@ -296,19 +294,6 @@ def delete_records(cluster: Cluster, topic: str, offset: int, timeout: int = 300
         answer = wire.request("delete_records", 2, timeout=timeout, topics=[wanted])
     ((told,),) = (each.partitions for each in answer.topics)
     return told
-
-
-def odradek(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "appliance", "-b", cluster.bootstrap, "cluster", *arguments]
-    return subprocess.run(
-        command,
-        cwd=REPOSITORY,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 def moves_of(done: subprocess.CompletedProcess[str], topic: str) -> list[dict[str, Any]]:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,8 +19,7 @@ from kazoo.exceptions import NoAuthError
 from broker.metadata.zookeeper_session import SessionFile
 from tests.support import apache, groups, judge, processes, requests
 from tests.support.certificates import make_certificates
-from tests.support.cluster import Cluster
-from tests.support.odradek import REPOSITORY
+from tests.support.cluster import Cluster, odradek
 from tests.support.record_batches import batch
 from tests.support.replicated import (
     Load,
@@ -460,16 +457,3 @@ def test_brokers_that_come_get_replicas_of_internal_topics_and_are_offered_those
             assert groups.committed_offset(wire, group, topic) == 7
     finally:
         cluster.__exit__()
-
-
-def odradek(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "appliance", "-b", cluster.bootstrap, "cluster", *arguments]
-    return subprocess.run(
-        command,
-        cwd=REPOSITORY,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )

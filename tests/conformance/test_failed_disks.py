@@ -77,14 +77,19 @@ def two_disks(tmp_path: Path) -> Iterator[OdradekBroker]:
         yield broker
 
 
-def test_what_lies_on_a_disk_that_is_gone_is_not_begun_anew(
-    two_disks: OdradekBroker, tmp_path: Path
-) -> None:
-    """Empty logs on the other disk would say that nothing was ever written."""
+def filled_topics(two_disks: OdradekBroker) -> list[str]:
     with Wire(two_disks.address) as wire:
         topics = [requests.create_topic(wire) for _ in range(4)]
         for topic in topics:
             requests.produce_values(wire, topic, [b"x"] * 5)
+    return topics
+
+
+def test_what_lies_on_a_disk_that_is_gone_is_not_begun_anew(
+    two_disks: OdradekBroker, tmp_path: Path
+) -> None:
+    """Empty logs on the other disk would say that nothing was ever written."""
+    topics = filled_topics(two_disks)
     lost = {path.name[:-2] for path in (tmp_path / "b").glob("*-0")}
     assert 0 < len(lost) < len(topics)
     two_disks.stop()
@@ -110,10 +115,7 @@ def test_an_empty_disk_takes_no_place_of_one_with_records(
     two_disks: OdradekBroker, tmp_path: Path
 ) -> None:
     """It may not be mounted; what was lost is begun anew only if somebody says so."""
-    with Wire(two_disks.address) as wire:
-        topics = [requests.create_topic(wire) for _ in range(4)]
-        for topic in topics:
-            requests.produce_values(wire, topic, [b"x"] * 5)
+    topics = filled_topics(two_disks)
     lost = {path.name[:-2] for path in (tmp_path / "b").glob("*-0")}
     two_disks.stop()
     (tmp_path / "b").rename(tmp_path / "not mounted")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from tests.support import processes, wire
-from tests.support.odradek import OdradekBroker
+from tests.support.odradek import REPOSITORY, OdradekBroker
 from tests.support.zookeeper import ZooKeeper
 
 
@@ -90,3 +92,17 @@ class Cluster:
             if broker.process is not None
         }
         return int(controller)
+
+
+def odradek(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What `odradek cluster` says and does on it, whatever its status."""
+    command = [sys.executable, "-m", "appliance", "-b", cluster.bootstrap, "cluster", *arguments]
+    return subprocess.run(
+        command,
+        cwd=REPOSITORY,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
